@@ -1,0 +1,10 @@
+# lockstep_flags: what every target of ours is compiled with. It is linked privately, so that users do not inherit it.
+add_library(lockstep_flags INTERFACE)
+target_compile_options(lockstep_flags INTERFACE -Wall -Wextra -Wshadow -Wconversion -Werror=invalid-pch)
+if(LOCKSTEP_PORTABLE)
+  target_compile_definitions(lockstep_flags INTERFACE LOCKSTEP_PORTABLE)
+endif()
+if(LOCKSTEP_SANITIZE)
+  add_compile_options(-fsanitize=${LOCKSTEP_SANITIZE} -fno-omit-frame-pointer)
+  add_link_options(-fsanitize=${LOCKSTEP_SANITIZE})
+endif()

@@ -1,0 +1,10 @@
+#include "cli/define.h"
+#include "lockstep/error.h"
+
+namespace lockstep::cli {
+
+Action define_bench_blas(CLI::App&) {
+  return [](const Invocation&) -> int { throw Error("bench_blas is not written yet"); };
+}
+
+}  // namespace lockstep::cli

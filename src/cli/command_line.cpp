@@ -1,0 +1,176 @@
+#include "cli/command_line.h"
+
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <exception>
+
+#include "cli/nearest.h"
+#include "cli/version.h"
+#include "lockstep/error.h"
+
+namespace lockstep::cli {
+
+namespace {
+
+using Words = std::vector<std::string>;
+
+struct VerbApp {
+  CLI::App app;
+  Action action;
+};
+
+std::unique_ptr<VerbApp> make_app(const Verb& verb) {
+  auto made = std::make_unique<VerbApp>();
+  made->app.name(
+      fmt::format("lockstep {}{}", verb.name, verb.takes_program ? " [FLAGS] [--] PROGRAM [ARGUMENTS]" : ""));
+  made->app.description(std::string(verb.summary));
+  made->app.footer(fmt::format("Example:\n  {}", verb.example));
+  made->app.get_formatter()->column_width(36);
+  made->app.get_formatter()->label("OPTIONS", "FLAGS");
+  made->action = verb.define(made->app);
+  return made;
+}
+
+[[noreturn]] void refuse(std::string_view where, std::string_view kind, const std::string& word,
+                         const Words& candidates) {
+  const std::string near = nearest(word, candidates);
+  const std::string hint =
+      near.empty() ? fmt::format("see {} --help", where) : fmt::format("did you mean {}?", near);
+  throw UsageError(fmt::format("{}: unknown {} {}; hint: {}", where, kind, word, hint));
+}
+
+std::string usage() {
+  std::string text = "Lockstep: distributed training on LibTorch\n\nUsage: lockstep VERB [FLAGS]\n";
+  std::string_view group;
+  for (const auto& verb : verbs()) {
+    if (verb.group.empty()) continue;
+    if (verb.group != group) text += fmt::format("\n{}:\n", group = verb.group);
+    text += fmt::format("  {:<16} {}\n", verb.name, verb.summary);
+  }
+  text += "\nlockstep VERB --help shows a verb's flags and an example; lockstep --version shows versions.\n";
+  return text;
+}
+
+/// The words that can follow `prefix` to make a verb: after "", the first words of all; after "bench", its
+/// kinds.
+Words words_after(std::string_view prefix) {
+  Words found;
+  for (const auto& verb : verbs()) {
+    if (verb.group.empty()) continue;
+    std::string_view rest = verb.name;
+    if (!prefix.empty()) {
+      if (!rest.starts_with(fmt::format("{} ", prefix))) continue;
+      rest.remove_prefix(prefix.size() + 1);
+    }
+    std::string word(rest.substr(0, rest.find(' ')));
+    if (std::find(found.begin(), found.end(), word) == found.end()) found.push_back(std::move(word));
+  }
+  return found;
+}
+
+[[noreturn]] void refuse_verb(const Words& words) {
+  const Words kinds = words_after(words[0]);
+  if (kinds.empty()) refuse("lockstep", "verb", words[0], words_after(""));
+  if (words.size() > 1) refuse(fmt::format("lockstep {}", words[0]), "kind", words[1], kinds);
+  throw UsageError(
+      fmt::format("lockstep {}: one of these must follow: {}", words[0], fmt::join(kinds, ", ")));
+}
+
+/// Separates a verb's own words from a program's, and spells flags with dashes (torchrun takes `--node_rank`
+/// too).
+void sort_words(const Verb& verb, CLI::App& app, const Words& words, Words& own, Words& program) {
+  for (size_t i = 0; i < words.size(); ++i) {
+    const std::string& word = words[i];
+    if (word == "--") {
+      program.assign(words.begin() + static_cast<long>(i) + 1, words.end());
+      return;
+    }
+    if (!word.starts_with("-") || word == "-") {
+      if (verb.takes_program) {
+        program.assign(words.begin() + static_cast<long>(i), words.end());
+        return;
+      }
+      own.push_back(word);
+      continue;
+    }
+    const auto equals = word.find('=');
+    std::string name = word.substr(0, equals);
+    if (name.starts_with("--")) std::replace(name.begin() + 2, name.end(), '_', '-');
+    CLI::Option* option = app.get_option_no_throw(name);
+    if (option == nullptr) refuse(fmt::format("lockstep {}", verb.name), "flag", name, flags_of(verb));
+    own.push_back(equals == std::string::npos ? name : name + word.substr(equals));
+    const bool value_follows = equals == std::string::npos && option->get_expected_min() > 0;
+    if (value_follows && i + 1 < words.size()) own.push_back(words[++i]);
+  }
+}
+
+int run_verb(const Verb& verb, const Words& words) {
+  const auto made = make_app(verb);
+  Invocation invocation{.words = words, .program = {}};
+  const long verb_words = 1 + std::count(verb.name.begin(), verb.name.end(), ' ');
+  Words own;
+  sort_words(verb, made->app, Words(words.begin() + verb_words, words.end()), own, invocation.program);
+  if (!verb.takes_program) own.insert(own.end(), invocation.program.begin(), invocation.program.end());
+  std::reverse(own.begin(), own.end());  // CLI11 takes its words last first
+  try {
+    made->app.parse(own);
+  } catch (const CLI::CallForHelp&) {
+    fmt::print("{}", made->app.help());
+    return 0;
+  } catch (const CLI::ParseError& error) {
+    throw UsageError(
+        fmt::format("lockstep {0}: {1}; hint: see lockstep {0} --help", verb.name, error.what()));
+  }
+  return made->action(invocation);
+}
+
+int dispatch(const Words& words) {
+  const auto is_help = [](const std::string& word) {
+    return word == "--help" || word == "-h" || word == "help";
+  };
+  if (words.empty() || is_help(words[0])) {
+    fmt::print("{}", usage());
+    return 0;
+  }
+  if (words[0] == "--version") {
+    fmt::print("{}", version_text());
+    return 0;
+  }
+  if (const Verb* verb = find_verb(words)) return run_verb(*verb, words);
+  const Words kinds = words_after(words[0]);
+  if (words.size() == 2 && !kinds.empty() && is_help(words[1])) {
+    for (const auto& verb : verbs()) {
+      if (verb.name.starts_with(words[0] + " ")) fmt::print("  {:<16} {}\n", verb.name, verb.summary);
+    }
+    return 0;
+  }
+  refuse_verb(words);
+}
+
+}  // namespace
+
+std::vector<std::string> flags_of(const Verb& verb) {
+  const auto made = make_app(verb);
+  Words flags;
+  for (const CLI::Option* option : made->app.get_options()) {
+    for (const auto& name : option->get_lnames()) flags.push_back("--" + name);
+    for (const auto& name : option->get_snames()) flags.push_back("-" + name);
+  }
+  return flags;
+}
+
+int run_command_line(const Words& words) {
+  try {
+    return dispatch(words);
+  } catch (const UsageError& error) {
+    fmt::print(stderr, "{}\n", error.what());
+    return kExitUsage;
+  } catch (const std::exception& error) {
+    fmt::print(stderr, "lockstep: {}\n", error.what());
+    return kExitFailure;
+  }
+}
+
+}  // namespace lockstep::cli

@@ -1,0 +1,36 @@
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <filesystem>
+
+#include "cli/torch_verbs.h"
+#include "lockstep/error.h"
+
+namespace lockstep::cli {
+
+namespace {
+
+/// Replaces this process by lockstep-torch with the same words.
+int hand_over(const Invocation& invocation) {
+  const auto program = std::filesystem::read_symlink("/proc/self/exe").parent_path() / "lockstep-torch";
+  std::vector<char*> arguments = {const_cast<char*>(program.c_str())};
+  for (const auto& word : invocation.words) arguments.push_back(const_cast<char*>(word.c_str()));
+  arguments.push_back(nullptr);
+  execv(program.c_str(), arguments.data());
+  throw Error(
+      fmt::format("cannot start {}: {}; hint: this build has no LibTorch part, build the preset release",
+                  program.string(), std::strerror(errno)));
+}
+
+}  // namespace
+
+int run_probe(const Invocation& invocation) {
+  return hand_over(invocation);
+}
+int run_train(const TrainOptions&, const Invocation& invocation) {
+  return hand_over(invocation);
+}
+
+}  // namespace lockstep::cli

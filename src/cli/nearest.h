@@ -1,0 +1,16 @@
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace lockstep::cli {
+
+/// Insertions, deletions, replacements and swaps of neighbours that turn `a` into `b`.
+int edit_distance(std::string_view a, std::string_view b);
+
+/// The candidate that `word` was most likely meant to be, or "" when none is close (more than a third of the
+/// letters differ).
+std::string nearest(std::string_view word, const std::vector<std::string>& candidates);
+
+}  // namespace lockstep::cli

@@ -1,0 +1,15 @@
+#pragma once
+
+#include "cli/train_options.h"
+#include "cli/verb.h"
+
+namespace lockstep::cli {
+
+// The verbs that need torch. Each has two bodies: in lockstep, hand_to_torch.cpp passes the words on to
+// lockstep-torch; in lockstep-torch, the verb's own file does the work. Flags are checked in both, so a
+// typing error costs no LibTorch start.
+
+int run_probe(const Invocation& invocation);
+int run_train(const TrainOptions& options, const Invocation& invocation);
+
+}  // namespace lockstep::cli

@@ -1,0 +1,75 @@
+#include <algorithm>
+
+#include "cli/define.h"
+#include "cli/verb.h"
+
+namespace lockstep::cli {
+
+namespace {
+
+constexpr std::string_view kTrain = "Train";
+constexpr std::string_view kMachine = "This machine";
+constexpr std::string_view kProject = "The project";
+constexpr std::string_view kHidden = "";
+
+}  // namespace
+
+const std::vector<Verb>& verbs() {
+  static const std::vector<Verb> all = {
+      {.name = "train",
+       .group = kTrain,
+       .summary = "Train the course's baseline model, in one process",
+       .example = "lockstep train --steps 200 --batch 64",
+       .define = define_train},
+      {.name = "run",
+       .group = kTrain,
+       .summary = "Start a program on several ranks, watch them, end them together",
+       .example = "lockstep run --nproc-per-node 2 -- ./my_program --its-own-flag",
+       .define = define_run,
+       .takes_program = true},
+      {.name = "doctor",
+       .group = kMachine,
+       .summary = "Check what matters for training here, and say how to mend it",
+       .example = "lockstep doctor --json",
+       .define = define_doctor},
+      {.name = "bench launcher",
+       .group = kMachine,
+       .summary = "Measure how fast the launcher notices a death and ends a job",
+       .example = "lockstep bench launcher --peers mpirun --rounds 9",
+       .define = define_bench_launcher},
+      {.name = "bench blas",
+       .group = kMachine,
+       .summary = "Measure matrix products with OpenBLAS's own choice of kernels and with ours",
+       .example = "lockstep bench blas --rounds 7",
+       .define = define_bench_blas},
+      {.name = "probe",
+       .group = kHidden,
+       .summary = "Print, as JSON, what LibTorch finds here (for doctor and the benchmarks)",
+       .example = "lockstep probe",
+       .define = define_probe},
+      {.name = "completion",
+       .group = kProject,
+       .summary = "Print the completion script for bash or zsh",
+       .example = "eval \"$(lockstep completion bash)\"",
+       .define = define_completion},
+      {.name = "test",
+       .group = kProject,
+       .summary = "Build and run the tests of the source tree, or a part of them",
+       .example = "./lockstep test launch",
+       .define = define_test},
+  };
+  return all;
+}
+
+const Verb* find_verb(const std::vector<std::string>& words) {
+  const auto starts = [&](const Verb& verb) {
+    const auto space = verb.name.find(' ');
+    if (space == std::string_view::npos) return !words.empty() && words[0] == verb.name;
+    return words.size() >= 2 && words[0] == verb.name.substr(0, space) &&
+           words[1] == verb.name.substr(space + 1);
+  };
+  const auto found = std::find_if(verbs().begin(), verbs().end(), starts);
+  return found == verbs().end() ? nullptr : &*found;
+}
+
+}  // namespace lockstep::cli
