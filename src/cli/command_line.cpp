@@ -2,10 +2,10 @@
 
 #include <fmt/format.h>
 
-#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <exception>
 
+#include "cli/flags.h"
 #include "cli/nearest.h"
 #include "cli/version.h"
 #include "lockstep/error.h"
@@ -16,21 +16,17 @@ namespace {
 
 using Words = std::vector<std::string>;
 
-struct VerbApp {
-  CLI::App app;
+struct ParsedVerb {
+  FlagParser parser;
   Action action;
 };
 
-std::unique_ptr<VerbApp> make_app(const Verb& verb) {
-  auto made = std::make_unique<VerbApp>();
-  made->app.name(
-      fmt::format("lockstep {}{}", verb.name, verb.takes_program ? " [FLAGS] [--] PROGRAM [ARGUMENTS]" : ""));
-  made->app.description(std::string(verb.summary));
-  made->app.footer(fmt::format("Example:\n  {}", verb.example));
-  made->app.get_formatter()->column_width(36);
-  made->app.get_formatter()->label("OPTIONS", "FLAGS");
-  made->action = verb.define(made->app);
-  return made;
+ParsedVerb define(const Verb& verb) {
+  const std::string tail = verb.takes_program ? "[FLAGS] [--] PROGRAM [ARGUMENTS]" : "[FLAGS]";
+  FlagParser parser(fmt::format("lockstep {} {}", verb.name, tail), std::string(verb.summary),
+                    std::string(verb.example));
+  Action action = verb.define(parser.flags());
+  return {std::move(parser), std::move(action)};
 }
 
 [[noreturn]] void refuse(std::string_view where, std::string_view kind, const std::string& word,
@@ -80,7 +76,7 @@ Words words_after(std::string_view prefix) {
 
 /// Separates a verb's own words from a program's, and spells flags with dashes (torchrun takes `--node_rank`
 /// too).
-void sort_words(const Verb& verb, CLI::App& app, const Words& words, Words& own, Words& program) {
+void sort_words(const Verb& verb, const FlagParser& parser, const Words& words, Words& own, Words& program) {
   for (size_t i = 0; i < words.size(); ++i) {
     const std::string& word = words[i];
     if (word == "--") {
@@ -98,32 +94,30 @@ void sort_words(const Verb& verb, CLI::App& app, const Words& words, Words& own,
     const auto equals = word.find('=');
     std::string name = word.substr(0, equals);
     if (name.starts_with("--")) std::replace(name.begin() + 2, name.end(), '_', '-');
-    CLI::Option* option = app.get_option_no_throw(name);
-    if (option == nullptr) refuse(fmt::format("lockstep {}", verb.name), "flag", name, flags_of(verb));
+    if (!parser.knows(name)) refuse(fmt::format("lockstep {}", verb.name), "flag", name, parser.names());
     own.push_back(equals == std::string::npos ? name : name + word.substr(equals));
-    const bool value_follows = equals == std::string::npos && option->get_expected_min() > 0;
+    const bool value_follows = equals == std::string::npos && parser.takes_value(name);
     if (value_follows && i + 1 < words.size()) own.push_back(words[++i]);
   }
 }
 
 int run_verb(const Verb& verb, const Words& words) {
-  const auto made = make_app(verb);
+  auto [parser, action] = define(verb);
   Invocation invocation{.words = words, .program = {}};
   const long verb_words = 1 + std::count(verb.name.begin(), verb.name.end(), ' ');
   Words own;
-  sort_words(verb, made->app, Words(words.begin() + verb_words, words.end()), own, invocation.program);
+  sort_words(verb, parser, Words(words.begin() + verb_words, words.end()), own, invocation.program);
   if (!verb.takes_program) own.insert(own.end(), invocation.program.begin(), invocation.program.end());
-  std::reverse(own.begin(), own.end());  // CLI11 takes its words last first
   try {
-    made->app.parse(own);
-  } catch (const CLI::CallForHelp&) {
-    fmt::print("{}", made->app.help());
-    return 0;
-  } catch (const CLI::ParseError& error) {
+    if (!parser.parse(std::move(own))) {
+      fmt::print("{}", parser.help());
+      return 0;
+    }
+  } catch (const UsageError& error) {
     throw UsageError(
         fmt::format("lockstep {0}: {1}; hint: see lockstep {0} --help", verb.name, error.what()));
   }
-  return made->action(invocation);
+  return action(invocation);
 }
 
 int dispatch(const Words& words) {
@@ -152,13 +146,7 @@ int dispatch(const Words& words) {
 }  // namespace
 
 std::vector<std::string> flags_of(const Verb& verb) {
-  const auto made = make_app(verb);
-  Words flags;
-  for (const CLI::Option* option : made->app.get_options()) {
-    for (const auto& name : option->get_lnames()) flags.push_back("--" + name);
-    for (const auto& name : option->get_snames()) flags.push_back("-" + name);
-  }
-  return flags;
+  return define(verb).parser.names();
 }
 
 int run_command_line(const Words& words) {

@@ -4,13 +4,13 @@
 
 namespace lockstep::cli {
 
-Action define_bench_blas(CLI::App& app);
-Action define_bench_launcher(CLI::App& app);
-Action define_completion(CLI::App& app);
-Action define_doctor(CLI::App& app);
-Action define_probe(CLI::App& app);
-Action define_run(CLI::App& app);
-Action define_test(CLI::App& app);
-Action define_train(CLI::App& app);
+Action define_bench_blas(Flags flags);
+Action define_bench_launcher(Flags flags);
+Action define_completion(Flags flags);
+Action define_doctor(Flags flags);
+Action define_probe(Flags flags);
+Action define_run(Flags flags);
+Action define_test(Flags flags);
+Action define_train(Flags flags);
 
 }  // namespace lockstep::cli

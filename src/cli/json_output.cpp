@@ -2,29 +2,24 @@
 
 #include <fmt/format.h>
 
-#include <CLI/CLI.hpp>
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
 #include <fstream>
 #include <nlohmann/json.hpp>
 
+#include "cli/flags.h"
 #include "lockstep/error.h"
 
 namespace lockstep::cli {
 
-void JsonOutput::add_to(CLI::App& app) {
-  option_ = app.add_option("--json", file_, "Write JSON to FILE, or to standard output instead of text")
-                ->expected(0, 1)
-                ->option_text("[FILE]");
-}
-
-bool JsonOutput::asked() const {
-  return option_ != nullptr && option_->count() > 0;
+void JsonOutput::add_to(Flags flags) {
+  flags.optional_text("--json", asked_, file_, "Write JSON to FILE, or to standard output instead of text",
+                      "FILE");
 }
 
 void JsonOutput::write(const nlohmann::json& document) const {
-  if (!asked()) return;
+  if (!asked_) return;
   const std::string text = document.dump(2) + "\n";
   if (file_.empty()) {
     fmt::print("{}", text);

@@ -3,26 +3,23 @@
 #include <nlohmann/json_fwd.hpp>
 #include <string>
 
-namespace CLI {
-class App;
-class Option;
-}  // namespace CLI
-
 namespace lockstep::cli {
+
+class Flags;
 
 /// The flag `--json [FILE]`. Without FILE standard output holds the JSON and nothing else.
 class JsonOutput {
  public:
-  void add_to(CLI::App& app);
+  void add_to(Flags flags);
 
-  bool asked() const;
+  bool asked() const { return asked_; }
   /// Text for people goes to standard output unless the JSON does.
-  bool prints_text() const { return !asked() || !file_.empty(); }
+  bool prints_text() const { return !asked_ || !file_.empty(); }
   /// Writes the document to FILE (whole or not at all) or to standard output. Does nothing when not asked.
   void write(const nlohmann::json& document) const;
 
  private:
-  CLI::Option* option_ = nullptr;
+  bool asked_ = false;
   std::string file_;
 };
 

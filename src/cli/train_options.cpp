@@ -1,20 +1,20 @@
 #include "cli/train_options.h"
 
-#include <CLI/CLI.hpp>
 #include <memory>
 
 #include "cli/define.h"
+#include "cli/flags.h"
 #include "cli/torch_verbs.h"
 
 namespace lockstep::cli {
 
-Action define_train(CLI::App& app) {
+Action define_train(Flags flags) {
   const auto options = std::make_shared<TrainOptions>();
-  options->json.add_to(app);
+  options->json.add_to(flags);
   return [options](const Invocation& invocation) { return run_train(*options, invocation); };
 }
 
-Action define_probe(CLI::App&) {
+Action define_probe(Flags) {
   return run_probe;
 }
 

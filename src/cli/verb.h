@@ -5,11 +5,9 @@
 #include <string_view>
 #include <vector>
 
-namespace CLI {
-class App;
-}
-
 namespace lockstep::cli {
+
+class Flags;
 
 /// What the user typed, for the action that a verb runs.
 struct Invocation {
@@ -22,12 +20,12 @@ using Action = std::function<int(const Invocation&)>;
 
 /// One verb of the command. A verb is one file, and one line in verbs.cpp.
 struct Verb {
-  std::string_view name;            ///< As typed: `run`, or `bench launcher`.
-  std::string_view group;           ///< Heading in `lockstep --help`; "" hides the verb.
-  std::string_view summary;         ///< One line.
-  std::string_view example;         ///< Shown at the end of the verb's own help.
-  Action (*define)(CLI::App& app);  ///< Adds the flags; what it returns runs once they are parsed.
-  bool takes_program = false;       ///< The first word that is no flag starts a program with its own flags.
+  std::string_view name;          ///< As typed: `run`, or `bench launcher`.
+  std::string_view group;         ///< Heading in `lockstep --help`; "" hides the verb.
+  std::string_view summary;       ///< One line.
+  std::string_view example;       ///< Shown at the end of the verb's own help.
+  Action (*define)(Flags flags);  ///< Adds the flags; what it returns runs once they are parsed.
+  bool takes_program = false;     ///< The first word that is no flag starts a program with its own flags.
 };
 
 /// All verbs, in the order of the help.

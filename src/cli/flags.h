@@ -1,0 +1,61 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+namespace CLI {
+class App;
+}
+
+namespace lockstep::cli {
+
+/// A verb's flags. A thin face of CLI11, which costs ten seconds in every file that includes it: only the
+/// files behind this header do. Targets must outlive the parsing and hold the default beforehand.
+class Flags {
+ public:
+  explicit Flags(CLI::App& app) : app_(app) {}
+
+  void text(const std::string& name, std::string& target, const std::string& help,
+            const std::string& placeholder = "TEXT");
+  void choice(const std::string& name, std::string& target, const std::vector<std::string>& choices,
+              const std::string& help);
+  void number(const std::string& name, int64_t& target, int64_t low, int64_t high, const std::string& help);
+  void number(const std::string& name, double& target, double low, double high, const std::string& help);
+  void toggle(const std::string& name, bool& target, const std::string& help);
+  /// A flag that may be given several times.
+  void texts(const std::string& name, std::vector<std::string>& target, const std::string& help,
+             const std::string& placeholder = "TEXT");
+  /// A flag whose value may be left out; `given` tells whether the flag was there.
+  void optional_text(const std::string& name, bool& given, std::string& target, const std::string& help,
+                     const std::string& placeholder = "TEXT");
+  /// A word without a dash; `required` refuses its absence.
+  void word(const std::string& name, std::string& target, const std::string& help, bool required);
+
+ private:
+  CLI::App& app_;
+};
+
+/// A set of parsed flags: the CLI11 side of it, for command_line.cpp alone.
+class FlagParser {
+ public:
+  FlagParser(const std::string& usage, const std::string& description, const std::string& example);
+  FlagParser(FlagParser&&) noexcept;
+  ~FlagParser();
+
+  Flags flags() { return Flags(*app_); }
+  /// All names with their dashes, --help included.
+  std::vector<std::string> names() const;
+  bool knows(const std::string& name) const;
+  /// Whether the word after this flag is its value whatever it looks like.
+  bool takes_value(const std::string& name) const;
+  /// Fills the targets; returns false when help was asked for. Throws UsageError without the verb's name.
+  bool parse(std::vector<std::string> words);
+  std::string help() const;
+
+ private:
+  std::unique_ptr<CLI::App> app_;
+};
+
+}  // namespace lockstep::cli
