@@ -1,12 +1,10 @@
 #pragma once
 
-#include <map>
-#include <string>
+#include "lockstep/launch/identity.h"
 
 namespace lockstep::launch {
 
-/// Environment variables by name. Functions take one instead of calling getenv, so that tests can give any.
-using Environment = std::map<std::string, std::string>;
+using lockstep::Environment;
 
 /// This process's own.
 Environment current_environment();
