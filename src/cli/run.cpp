@@ -1,11 +1,149 @@
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <memory>
+#include <nlohmann/json.hpp>
+
 #include "cli/define.h"
 #include "cli/flags.h"
+#include "cli/json_output.h"
+#include "cli/terminal.h"
+#include "launch/launcher.h"
 #include "lockstep/error.h"
+#include "transport/engines.h"
 
 namespace lockstep::cli {
 
-Action define_run(Flags) {
-  return [](const Invocation&) -> int { throw Error("run is not written yet"); };
+namespace {
+
+using launch::Job;
+
+struct RunOptions {
+  launch::JobOptions job;
+  bool explain = false;
+  std::string monitor_interval;
+  JsonOutput json;
+};
+
+launch::MachineFacts look_at_machine(const launch::Environment& environment) {
+  const launch::OpenBlas openblas = launch::probe_openblas(environment);
+  return {.cores = launch::allowed_cores(),
+          .usable_cores = launch::usable_cores(),
+          .blas = launch::choose_coretype(launch::detect_cpu(), openblas, environment)};
+}
+
+std::string cpus_text(const std::vector<int>& cpus) {
+  return cpus.empty() ? "all" : fmt::format("{}", fmt::join(cpus, ","));
+}
+
+void print_settings(const std::vector<launch::Setting>& settings) {
+  for (const auto& setting : settings) {
+    fmt::print("  {:<27} {:<24} {}\n", setting.name, setting.value, setting.origin);
+  }
+}
+
+void print_plan(const Job& job, bool explain) {
+  if (explain) {
+    fmt::print("The job, and where each value came from:\n");
+    print_settings(job.facts);
+    if (!job.removed.empty()) {
+      fmt::print("\nNot passed on to the ranks, since it tells of another launcher's tasks:\n");
+      print_settings(job.removed);
+    }
+  }
+  for (const auto& rank : job.ranks) {
+    fmt::print("{}Rank {} (node {}, local rank {}), CPUs {}, logs in {}\n", explain ? "\n" : "", rank.rank,
+               job.node_rank, rank.local_rank, cpus_text(rank.cpus), rank.log_dir.string());
+    fmt::print("  runs {}\n", fmt::join(job.command, " "));
+    if (explain) {
+      print_settings(rank.settings);
+    } else {
+      for (const auto& setting : rank.settings) fmt::print("  {}={}\n", setting.name, setting.value);
+    }
+  }
+}
+
+nlohmann::json to_json(const std::vector<launch::Setting>& settings) {
+  auto rows = nlohmann::json::array();
+  for (const auto& setting : settings) {
+    rows.push_back({{"name", setting.name}, {"value", setting.value}, {"origin", setting.origin}});
+  }
+  return rows;
+}
+
+nlohmann::json to_json(const Job& job) {
+  auto ranks = nlohmann::json::array();
+  for (const auto& rank : job.ranks) {
+    ranks.push_back({{"rank", rank.rank},
+                     {"local_rank", rank.local_rank},
+                     {"node_rank", job.node_rank},
+                     {"cpus", rank.cpus},
+                     {"log_dir", rank.log_dir.string()},
+                     {"environment", to_json(rank.settings)}});
+  }
+  return {{"command", job.command},
+          {"facts", to_json(job.facts)},
+          {"removed", to_json(job.removed)},
+          {"ranks", std::move(ranks)}};
+}
+
+int run(RunOptions& options, const Invocation& invocation) {
+  if (!options.job.engine.empty()) transport::require_engine(options.job.engine, "--engine");
+  if (options.json.asked() && !options.job.dry_run) {
+    throw UsageError("lockstep run: --json tells of a plan; hint: add --dry-run");
+  }
+  if (options.explain && !options.job.dry_run) {
+    throw UsageError("lockstep run: --explain tells of a plan; hint: add --dry-run");
+  }
+  options.job.program = invocation.program;
+  const auto environment = launch::current_environment();
+  const Job job = [&] {
+    try {
+      return launch::resolve_job(options.job, environment, look_at_machine(environment));
+    } catch (const UsageError& error) {
+      throw UsageError(fmt::format("lockstep run: {}", error.what()));
+    }
+  }();
+  if (options.job.dry_run) {
+    if (options.json.prints_text()) print_plan(job, options.explain);
+    options.json.write(to_json(job));
+    return 0;
+  }
+  return launch::launch_job(
+      job, environment,
+      {.colour_stdout = use_colour(STDOUT_FILENO), .colour_stderr = use_colour(STDERR_FILENO)});
+}
+
+}  // namespace
+
+Action define_run(Flags flags) {
+  const auto options = std::make_shared<RunOptions>();
+  auto& job = options->job;
+  flags.text("--nproc-per-node", job.nproc_per_node, "Ranks on this node (default 1)", "N|auto");
+  flags.text("--nnodes", job.nnodes, "Nodes of the job (default 1)", "N");
+  flags.text("--node-rank", job.node_rank, "This node's number, from 0", "N");
+  flags.text("--master-addr", job.master_addr, "Name or address of node 0", "HOST");
+  flags.text("--master-port", job.master_port, "A port that is free there (default 29500, on one node any)",
+             "PORT");
+  flags.toggle("--standalone", job.standalone, "One node, with a port of its own; the default with one node");
+  flags.text("--max-restarts", job.max_restarts, "How often the group is started again after a failure", "N");
+  flags.text("--grace", job.grace, "Seconds between the request to stop and SIGKILL", "SECONDS");
+  flags.text("--log-dir", job.log_dir, "Logs go to FOLDER/rank_<k>/stdout.log and stderr.log", "FOLDER");
+  flags.text("--tee", job.tee, "Shown live: 0 nothing, 1 stdout, 2 stderr, 3 both; by local rank: 0:3,1:0",
+             "WHAT");
+  flags.text("--ranks-filter,--local-ranks-filter", job.ranks_filter,
+             "Show only these ranks live, such as 0,3", "RANKS");
+  flags.text("--engine", job.engine, "threads, shm, gloo or mpi (default: from the topology)", "NAME");
+  flags.choice("--bind", job.bind, {"core", "none"}, "Bind each rank to its share of the cores");
+  flags.texts("--env", job.settings, "Set a variable for the ranks; may be repeated", "K=V");
+  flags.text("--rdzv-id", job.job_id, "Name of the job (default: random)", "TEXT");
+  flags.text("--role", job.role, "ROLE_NAME of the ranks", "TEXT");
+  flags.text("--monitor-interval", options->monitor_interval,
+             "Taken for torchrun's sake: deaths are noticed at once", "SECONDS");
+  flags.toggle("--dry-run", job.dry_run, "Print what each rank would run, and start nothing");
+  flags.toggle("--explain", options->explain, "With --dry-run: where every value came from");
+  options->json.add_to(flags);
+  return [options](const Invocation& invocation) { return run(*options, invocation); };
 }
 
 }  // namespace lockstep::cli

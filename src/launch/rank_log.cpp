@@ -1,0 +1,70 @@
+#include "launch/rank_log.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/file.h>
+
+#include <cerrno>
+#include <cstring>
+
+#include "lockstep/error.h"
+
+namespace lockstep::launch {
+
+StreamLog::StreamLog(const std::filesystem::path& file, int live_fd, bool live, std::string prefix)
+    : file_(file),
+      fd_(open(file.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644)),
+      live_fd_(live_fd),
+      live_(live),
+      prefix_(std::move(prefix)) {
+  if (!fd_) {
+    throw UsageError(fmt::format("--log-dir: cannot write {}: {}; hint: name a folder that you may write",
+                                 file.string(), std::strerror(errno)));
+  }
+  if (flock(fd_.get(), LOCK_EX | LOCK_NB) != 0) {
+    throw UsageError(fmt::format("--log-dir: another job writes {} at this moment; hint: name another folder",
+                                 file.string()));
+  }
+  if (ftruncate(fd_.get(), 0) != 0) {
+    throw UsageError(fmt::format("--log-dir: cannot empty {}: {}", file.string(), std::strerror(errno)));
+  }
+}
+
+void StreamLog::feed(std::string_view bytes, LiveOutput& output) {
+  write_file(bytes, output);
+  splitter_.feed(bytes, [&](std::string_view line) { take(line, output); });
+}
+
+void StreamLog::finish(LiveOutput& output) {
+  splitter_.finish([&](std::string_view line) { take(line, output); });
+}
+
+void StreamLog::mark(std::string_view line) {
+  const std::string text = fmt::format("{}\n", line);
+  [[maybe_unused]] const ssize_t written = write(fd_.get(), text.data(), text.size());
+  last_lines_.clear();
+}
+
+void StreamLog::take(std::string_view line, LiveOutput& output) {
+  const std::string_view shown = visible_part(line);
+  last_lines_.emplace_back(shown.substr(0, kLastLineBytes));
+  if (last_lines_.size() > kLastLines) last_lines_.pop_front();
+  if (live_) output.add(live_fd_, fmt::format("{}{}\n", prefix_, shown));
+}
+
+void StreamLog::write_file(std::string_view bytes, LiveOutput& output) {
+  while (fd_ && !bytes.empty()) {
+    const ssize_t written = write(fd_.get(), bytes.data(), bytes.size());
+    if (written < 0 && errno == EINTR) continue;
+    if (written < 0) {
+      // The job is worth more than its log: say so once and go on.
+      output.add(STDERR_FILENO,
+                 fmt::format("lockstep run: {} ends here: {}\n", file_.string(), std::strerror(errno)));
+      fd_.reset();
+      return;
+    }
+    bytes.remove_prefix(static_cast<size_t>(written));
+  }
+}
+
+}  // namespace lockstep::launch

@@ -1,0 +1,243 @@
+// The launcher's promises under faults, on real processes: what fails first is named, and nothing is left.
+#include <fcntl.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+
+#include <chrono>
+#include <string>
+
+#include "launch/launched.h"
+#include "launch/process_tree.h"
+
+namespace lockstep::test {
+namespace {
+
+using std::filesystem::exists;
+using testing::HasSubstr;
+using testing::Not;
+
+std::string number(int value) {
+  return std::to_string(value);
+}
+
+double seconds_since(std::chrono::steady_clock::time_point start) {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+}
+
+TEST(Faults, ADeadRankEndsTheJobWithItsSignalAndNothingIsLeft) {
+  TemporaryFolder folder;
+  Child job(launched({"--nproc-per-node", "4"}, {"touch-mine", folder / "ready", "rank", "2", "await",
+                                                 folder / "go", "die", number(SIGKILL), "all", "pause"}));
+  ASSERT_TRUE(eventually(
+      [&] { return exists(folder / "ready0") && exists(folder / "ready1") && exists(folder / "ready3"); }));
+  const auto start = std::chrono::steady_clock::now();
+  Child go({"touch", (folder / "go").string()});
+  EXPECT_EQ(job.wait(), 128 + SIGKILL);
+  EXPECT_LT(seconds_since(start), 10) << "promised: under 1 s when ranks obey SIGTERM; ten-fold slack";
+  EXPECT_TRUE(job.leaves_nothing());
+  EXPECT_THAT(job.errors(), HasSubstr("rank 2 failed first: killed by SIGKILL (signal 9)"));
+  EXPECT_THAT(job.errors(), HasSubstr("rank 0: killed by SIGTERM (signal 15), asked by the launcher"));
+}
+
+TEST(Faults, TheExitCodeIsTheFirstFailedRanks) {
+  TemporaryFolder folder;
+  Child job(launched({"--nproc-per-node", "2"},
+                     {"rank", "0", "catch", number(SIGTERM), "5", "touch", folder / "armed", "pause", "rank",
+                      "1", "await", folder / "armed", "exit", "3"}));
+  EXPECT_EQ(job.wait(), 3);
+  EXPECT_THAT(job.errors(), HasSubstr("rank 1 failed first: exit code 3"));
+  EXPECT_THAT(job.errors(), HasSubstr("rank 0: exit code 5, asked by the launcher"));
+  EXPECT_TRUE(job.leaves_nothing());
+}
+
+TEST(Faults, RanksThatIgnoreSigtermAreKilledAfterTheGracePeriod) {
+  TemporaryFolder folder;
+  Child job(launched({"--nproc-per-node", "3", "--grace", "0.2"},
+                     {"rank", "0", "ignore-term", "touch",          folder / "deaf0", "pause",
+                      "rank", "1", "ignore-term", "touch",          folder / "deaf1", "pause",
+                      "rank", "2", "await",       folder / "deaf0", "await",          folder / "deaf1",
+                      "exit", "7"}));
+  EXPECT_EQ(job.wait(), 7);
+  EXPECT_TRUE(job.leaves_nothing());
+  EXPECT_THAT(job.errors(), HasSubstr("rank 0: killed by SIGKILL (signal 9), asked by the launcher"));
+}
+
+TEST(Faults, StoppedRanksAreEndedToo) {
+  TemporaryFolder folder;
+  Child job(launched({"--nproc-per-node", "2", "--grace", "0.2"},
+                     {"rank", "0", "touch", folder / "ready", "die", number(SIGSTOP), "pause", "rank", "1",
+                      "await", folder / "ready", "exit", "4"}));
+  EXPECT_EQ(job.wait(), 4);
+  EXPECT_TRUE(job.leaves_nothing());
+}
+
+TEST(Faults, AKilledLauncherLeavesNoProcess) {
+  TemporaryFolder folder;
+  Child job(launched({"--nproc-per-node", "2"},
+                     {"ignore-term", "daemon", folder / "daemon", "touch-mine", folder / "ready", "pause"}));
+  ASSERT_TRUE(eventually([&] { return exists(folder / "ready0") && exists(folder / "ready1"); }));
+  EXPECT_GE(job.family().size(), 6U) << "front, keeper, two ranks and their daemons";
+  job.send(SIGKILL);
+  EXPECT_EQ(job.wait(), 128 + SIGKILL);
+  EXPECT_TRUE(job.leaves_nothing());
+}
+
+TEST(Faults, AKilledKeeperLeavesNoProcess) {
+  TemporaryFolder folder;
+  Child job(launched({"--nproc-per-node", "2"},
+                     {"ignore-term", "daemon", folder / "daemon", "touch-mine", folder / "ready", "pause"}));
+  ASSERT_TRUE(eventually([&] { return exists(folder / "ready0") && exists(folder / "ready1"); }));
+  pid_t keeper = 0;
+  for (const pid_t pid : launch::living_descendants(job.pid())) {
+    const std::string parent = line_with(read_file("/proc/" + number(pid) + "/status"), "PPid:");
+    if (parent == "PPid:\t" + number(job.pid())) keeper = pid;
+  }
+  ASSERT_NE(keeper, 0);
+  kill(keeper, SIGKILL);
+  EXPECT_EQ(job.wait(), 128 + SIGKILL);
+  EXPECT_TRUE(job.leaves_nothing());
+  EXPECT_THAT(job.errors(),
+              HasSubstr("the keeper process (pid " + number(keeper) + ") was killed by SIGKILL"));
+}
+
+TEST(Faults, DaemonsOfAFailedJobAreEnded) {
+  TemporaryFolder folder;
+  Child job(launched({"--nproc-per-node", "2", "--grace", "0.2"},
+                     {"daemon", folder / "daemon", "rank", "1", "exit", "3", "all", "pause"}));
+  EXPECT_EQ(job.wait(), 3);
+  EXPECT_TRUE(exists(folder / "daemon1"));
+  EXPECT_TRUE(job.leaves_nothing());
+}
+
+TEST(Faults, DaemonsOfASuccessfulJobAreEnded) {
+  TemporaryFolder folder;
+  Child job(
+      launched({"--nproc-per-node", "2", "--grace", "0.2"}, {"daemon", folder / "daemon", "print", "done"}));
+  EXPECT_EQ(job.wait(), 0);
+  EXPECT_TRUE(exists(folder / "daemon0") && exists(folder / "daemon1"));
+  EXPECT_TRUE(job.leaves_nothing());
+  EXPECT_EQ(job.errors(), "");
+}
+
+TEST(Faults, ALauncherWhoseOutputNobodyReadsStillEndsTheJob) {
+  int pipe_ends[2];
+  ASSERT_EQ(pipe2(pipe_ends, O_CLOEXEC), 0);
+  TemporaryFolder folder;
+  {
+    Child job(launched({"--nproc-per-node", "2", "--grace", "0.2"},
+                       {"rank", "0", "touch", folder / "ready", "count", "100000", "1000", "rank", "1",
+                        "await", folder / "ready", "exit", "6"}),
+              {.stdout_fd = pipe_ends[1]});
+    close(pipe_ends[1]);
+    // The ranks are gone though the launcher still holds output for its reader.
+    EXPECT_TRUE(eventually([&] { return job.family().size() <= 2 && exists(folder / "ready"); }));
+    close(pipe_ends[0]);
+    EXPECT_EQ(job.wait(), 6);
+    EXPECT_TRUE(job.leaves_nothing());
+  }
+}
+
+TEST(Faults, TheReportShowsTheLastTwentyLinesAndTheLogs) {
+  std::vector<std::string> words = {"rank", "1"};
+  for (int i = 1; i <= 25; ++i) words.insert(words.end(), {"complain", "trouble " + number(i) + "."});
+  words.insert(words.end(), {"write-error-file", "tensor of shape [3]", "exit", "9"});
+  Child job(launched({"--nproc-per-node", "2", "--tee", "0"}, words));
+  EXPECT_EQ(job.wait(), 9);
+  EXPECT_THAT(job.errors(), HasSubstr("    | trouble 6.\n"));
+  EXPECT_THAT(job.errors(), HasSubstr("    | trouble 25.\n"));
+  EXPECT_THAT(job.errors(), Not(HasSubstr("trouble 5.")));
+  EXPECT_THAT(job.errors(), HasSubstr("logs/rank_1/stderr.log"));
+  EXPECT_THAT(job.errors(), HasSubstr("    | tensor of shape [3]"));
+  EXPECT_THAT(job.errors(), HasSubstr("rank      1 (node 0, local rank 1)"));
+}
+
+TEST(Restarts, TheGroupStartsAgainAndTheReportTellsEachAttempt) {
+  Child job(
+      launched({"--nproc-per-node", "2", "--max-restarts", "3"},
+               {"env", "TORCHELASTIC_RESTART_COUNT", "attempt", "0", "rank", "1", "exit", "3", "attempt", "1",
+                "rank", "0", "die", number(SIGABRT), "attempt", "0", "rank", "0", "pause"}));
+  EXPECT_EQ(job.wait(), 0);
+  const std::string log = read_file(job.folder() / "logs/rank_0/stdout.log");
+  EXPECT_THAT(log, HasSubstr("RESTART_COUNT=0\n--- lockstep: restart 1 of 3, "));
+  EXPECT_THAT(log, HasSubstr("RESTART_COUNT=1\n--- lockstep: restart 2 of 3, "));
+  EXPECT_THAT(log, HasSubstr("RESTART_COUNT=2\n"));
+  EXPECT_THAT(job.errors(), HasSubstr("attempt 1: rank 1 (pid "));
+  EXPECT_THAT(job.errors(), HasSubstr("attempt 2: rank 0 (pid "));
+  EXPECT_THAT(job.errors(), HasSubstr("all ranks ended well after 2 restarts"));
+  EXPECT_TRUE(job.leaves_nothing());
+}
+
+TEST(Restarts, EndWithTheLastAttemptsCode) {
+  Child job(launched({"--nproc-per-node", "2", "--max-restarts", "1"},
+                     {"attempt", "0", "rank", "1", "exit", "3", "attempt", "1", "rank", "0", "exit", "4"}));
+  EXPECT_EQ(job.wait(), 4);
+  EXPECT_EQ(count_lines_with(job.errors(), "failed first"), 2);
+  EXPECT_THAT(job.errors(), HasSubstr("attempt   2 of 2"));
+  EXPECT_TRUE(job.leaves_nothing());
+}
+
+class Forwarding : public testing::TestWithParam<int> {};
+
+TEST_P(Forwarding, ASignalReachesEveryRank) {
+  TemporaryFolder folder;
+  Child job(launched({"--nproc-per-node", "2"},
+                     {"catch", number(GetParam()), "0", "touch-mine", folder / "ready", "pause"}));
+  ASSERT_TRUE(eventually([&] { return exists(folder / "ready0") && exists(folder / "ready1"); }));
+  job.send(GetParam());
+  EXPECT_EQ(job.wait(), 0);
+  const std::string caught = std::string("caught SIG") + sigabbrev_np(GetParam());
+  EXPECT_EQ(count_lines_with(job.output(), caught), 2) << job.output();
+  EXPECT_TRUE(job.leaves_nothing());
+}
+
+INSTANTIATE_TEST_SUITE_P(Signals, Forwarding, testing::Values(SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2),
+                         [](const auto& test) { return std::string(sigabbrev_np(test.param)); });
+
+TEST(Signals, ASecondInterruptKillsAtOnce) {
+  TemporaryFolder folder;
+  Child job(launched({"--nproc-per-node", "2", "--grace", "3600"},
+                     {"catch", number(SIGINT), "-1", "touch-mine", folder / "ready", "pause"}));
+  ASSERT_TRUE(eventually([&] { return exists(folder / "ready0") && exists(folder / "ready1"); }));
+  job.send(SIGINT);
+  ASSERT_TRUE(eventually([&] { return count_lines_with(job.output(), "caught SIGINT") == 2; }));
+  job.send(SIGINT);
+  EXPECT_EQ(job.wait(), 128 + SIGKILL);
+  EXPECT_TRUE(job.leaves_nothing());
+}
+
+TEST(Signals, AStopSignalEndsRanksThatIgnoreItAfterTheGracePeriod) {
+  TemporaryFolder folder;
+  Child job(launched({"--nproc-per-node", "2", "--grace", "0.2", "--max-restarts", "5"},
+                     {"ignore-term", "touch-mine", folder / "ready", "pause"}));
+  ASSERT_TRUE(eventually([&] { return exists(folder / "ready0") && exists(folder / "ready1"); }));
+  job.send(SIGTERM);
+  EXPECT_EQ(job.wait(), 128 + SIGKILL);
+  EXPECT_THAT(job.errors(), HasSubstr("stopped by SIGTERM"));
+  EXPECT_TRUE(job.leaves_nothing());
+}
+
+TEST(Signals, SuspendingTheLauncherSuspendsTheRanks) {
+  TemporaryFolder folder;
+  Child job(launched({"--nproc-per-node", "1"},
+                     {"touch", folder / "ready", "await", folder / "go", "print", "went on"}));
+  ASSERT_TRUE(eventually([&] { return exists(folder / "ready"); }));
+  const auto in_state = [&](char state) {
+    int count = 0;
+    for (const pid_t pid : job.family()) {
+      const std::string line = line_with(read_file("/proc/" + number(pid) + "/status"), "State:");
+      count += line.size() > 7 && line[7] == state ? 1 : 0;
+    }
+    return count;
+  };
+  job.send(SIGTSTP);
+  EXPECT_TRUE(eventually([&] { return in_state('T') == 2; })) << "the front and the rank";
+  job.send(SIGCONT);
+  EXPECT_TRUE(eventually([&] { return in_state('T') == 0; }));
+  Child go({"touch", (folder / "go").string()});
+  EXPECT_EQ(job.wait(), 0);
+  EXPECT_THAT(job.output(), HasSubstr("went on"));
+}
+
+}  // namespace
+}  // namespace lockstep::test
