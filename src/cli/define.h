@@ -6,6 +6,7 @@ namespace lockstep::cli {
 
 Action define_bench_blas(Flags flags);
 Action define_bench_launcher(Flags flags);
+Action define_bench_rank(Flags flags);
 Action define_completion(Flags flags);
 Action define_doctor(Flags flags);
 Action define_probe(Flags flags);

@@ -25,6 +25,13 @@ std::string with_default(const std::string& help, const std::string& value) {
   return value.empty() ? help : fmt::format("{} (default {})", help, value);
 }
 
+std::function<std::string(const std::string&)> one_of(const std::vector<std::string>& choices) {
+  return [choices](const std::string& text) -> std::string {
+    if (std::find(choices.begin(), choices.end(), text) != choices.end()) return "";
+    return fmt::format("'{}' is none of {}", text, fmt::join(choices, ", "));
+  };
+}
+
 template <typename Number>
 void add_number(CLI::App& app, const std::string& name, Number& target, Number low, Number high,
                 const std::string& help) {
@@ -46,12 +53,8 @@ void Flags::text(const std::string& name, std::string& target, const std::string
 
 void Flags::choice(const std::string& name, std::string& target, const std::vector<std::string>& choices,
                    const std::string& help) {
-  const auto check = [choices](const std::string& text) -> std::string {
-    if (std::find(choices.begin(), choices.end(), text) != choices.end()) return "";
-    return fmt::format("'{}' is none of {}", text, fmt::join(choices, ", "));
-  };
   app_.add_option(name, target, with_default(help, target))
-      ->check(check)
+      ->check(one_of(choices))
       ->option_text(fmt::format("{}", fmt::join(choices, "|")));
 }
 
@@ -86,6 +89,11 @@ void Flags::optional_text(const std::string& name, bool& given, std::string& tar
 
 void Flags::word(const std::string& name, std::string& target, const std::string& help, bool required) {
   app_.add_option(name, target, help)->option_text(" ")->required(required);
+}
+
+void Flags::word_of(const std::string& name, std::string& target, const std::vector<std::string>& choices,
+                    const std::string& help) {
+  app_.add_option(name, target, help)->check(one_of(choices))->option_text(" ")->required();
 }
 
 FlagParser::FlagParser(const std::string& usage, const std::string& description, const std::string& example)

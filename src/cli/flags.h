@@ -32,6 +32,9 @@ class Flags {
                      const std::string& placeholder = "TEXT");
   /// A word without a dash; `required` refuses its absence.
   void word(const std::string& name, std::string& target, const std::string& help, bool required);
+  /// A word without a dash that must be there and be one of `choices`.
+  void word_of(const std::string& name, std::string& target, const std::vector<std::string>& choices,
+               const std::string& help);
 
  private:
   CLI::App& app_;

@@ -256,13 +256,16 @@ class Resolver {
                 parse_number("--tee", part.substr(0, colon), 0, nproc_ - 1));
       }
     }
-    if (options_.ranks_filter.empty()) return;
+    show_only("--ranks-filter", options_.ranks_filter, &RankSpec::rank, world_);
+    show_only("--local-ranks-filter", options_.local_ranks_filter, &RankSpec::local_rank, nproc_);
+  }
+
+  void show_only(const char* flag, const std::string& list, int RankSpec::*number, int limit) {
+    if (list.empty()) return;
     std::vector<int> shown;
-    for (const auto& part : split(options_.ranks_filter)) {
-      shown.push_back(parse_number("--ranks-filter", part, 0, world_ - 1));
-    }
+    for (const auto& part : split(list)) shown.push_back(parse_number(flag, part, 0, limit - 1));
     for (auto& rank : job_.ranks) {
-      if (std::find(shown.begin(), shown.end(), rank.rank) == shown.end())
+      if (std::find(shown.begin(), shown.end(), rank.*number) == shown.end())
         rank.tee_stdout = rank.tee_stderr = false;
     }
   }

@@ -23,6 +23,7 @@ struct JobOptions {
   std::string log_dir = "logs";
   std::string tee = "3";
   std::string ranks_filter;
+  std::string local_ranks_filter;
   std::string engine;
   std::string bind = "core";
   std::string job_id;
