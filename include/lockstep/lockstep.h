@@ -1,0 +1,6 @@
+#pragma once
+
+/// All of lockstep::lockstep: the core and what stands on LibTorch. Does not include <torch/torch.h>.
+
+#include "lockstep/core.h"
+#include "lockstep/train/models/full_mlp.h"

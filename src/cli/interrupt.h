@@ -1,0 +1,20 @@
+#pragma once
+
+namespace lockstep::cli {
+
+constexpr int kExitInterrupted = 130;  // 128 + SIGINT, as shells report it
+
+/// While one lives, the first Ctrl-C (SIGINT) is only noted, so that work can end at a good place; the second
+/// one ends the process. A SIGINT that the parent had ignored stays ignored. One at a time.
+class InterruptGuard {
+ public:
+  InterruptGuard();
+  ~InterruptGuard();
+  InterruptGuard(const InterruptGuard&) = delete;
+  InterruptGuard& operator=(const InterruptGuard&) = delete;
+
+  /// Whether Ctrl-C was pressed since the guard was made.
+  static bool interrupted();
+};
+
+}  // namespace lockstep::cli

@@ -1,0 +1,35 @@
+#pragma once
+
+#include <cstdint>
+#include <cstdio>
+#include <string>
+
+namespace lockstep::cli {
+
+/// "0:07", "12:34" or "1:02:03".
+std::string clock_text(double seconds);
+
+/// Shows how far a run of `total` steps has come. On a terminal it is one line, rewritten at most ten times a
+/// second and cut to the window's width; elsewhere it is a line of its own at every tenth of the way.
+class Progress {
+ public:
+  Progress(std::FILE* stream, int64_t total, bool rewrite);
+  ~Progress() { clear(); }
+  Progress(const Progress&) = delete;
+  Progress& operator=(const Progress&) = delete;
+
+  /// `done` steps took `seconds`; `text` is what the caller has to say about the last one.
+  void update(int64_t done, double seconds, const std::string& text);
+
+  /// Removes a rewritten line, so that other text can follow.
+  void clear();
+
+ private:
+  std::FILE* stream_;
+  int64_t total_;
+  bool rewrite_;
+  bool drawn_ = false;
+  double drawn_at_ = 0;
+};
+
+}  // namespace lockstep::cli
