@@ -2,10 +2,12 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <cstdlib>
 #include <cstring>
 #include <filesystem>
 
 #include "cli/torch_verbs.h"
+#include "launch/blas.h"
 #include "lockstep/error.h"
 
 namespace lockstep::cli {
@@ -24,12 +26,23 @@ int hand_over(const Invocation& invocation) {
                   program.string(), std::strerror(errno)));
 }
 
+/// OpenBLAS chooses its kernels when it is loaded, so that the environment must say it before LibTorch
+/// starts.
+void use_fast_kernels() {
+  const auto environment = launch::current_environment();
+  const auto choice =
+      launch::choose_coretype(launch::detect_cpu(), launch::probe_openblas(environment), environment);
+  if (!choice.coretype.empty()) setenv("OPENBLAS_CORETYPE", choice.coretype.c_str(), /*overwrite=*/0);
+}
+
 }  // namespace
 
 int run_probe(const Invocation& invocation) {
   return hand_over(invocation);
 }
+
 int run_train(const TrainOptions&, const Invocation& invocation) {
+  use_fast_kernels();
   return hand_over(invocation);
 }
 

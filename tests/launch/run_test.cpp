@@ -7,7 +7,9 @@
 
 #include <fstream>
 
+#include "launch/blas.h"
 #include "launch/cores.h"
+#include "launch/cpu.h"
 #include "launch/launched.h"
 
 namespace lockstep::test {
@@ -54,6 +56,14 @@ TEST(Run, KeepsTheUsersOwnThreadsAndKernels) {
   ASSERT_EQ(job.wait(), 0) << job.errors();
   EXPECT_EQ(read_file(job.folder() / "logs/rank_0/stdout.log"),
             "OMP_NUM_THREADS=7\nOPENBLAS_CORETYPE=Nehalem\nEXTRA=a=b\nROLE_NAME=trainer\n");
+}
+
+TEST(Run, MendsAMisreadCpu) {
+  const launch::Environment misread = {{"LD_LIBRARY_PATH", LOCKSTEP_FAKE_OPENBLAS}};
+  Child job(launched({"--nproc-per-node", "1"}, {"env", "OPENBLAS_CORETYPE"}), {.environment = misread});
+  ASSERT_EQ(job.wait(), 0) << job.errors();
+  EXPECT_EQ(read_file(job.folder() / "logs/rank_0/stdout.log"),
+            "OPENBLAS_CORETYPE=" + launch::best_coretype(launch::detect_cpu()) + "\n");
 }
 
 TEST(Run, PrefixesWholeLinesByNodeAndRank) {

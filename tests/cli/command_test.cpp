@@ -1,0 +1,164 @@
+// The command as a user meets it: the built program, its words, its exit codes.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+#include "cli/verb.h"
+#include "support/child.h"
+
+namespace lockstep::test {
+namespace {
+
+using testing::AllOf;
+using testing::HasSubstr;
+using testing::MatchesRegex;
+using testing::Not;
+
+struct Result {
+  int exit_code;
+  std::string output;
+  std::string errors;
+};
+
+Result lockstep(std::vector<std::string> words, const Child::Options& options = {}) {
+  words.insert(words.begin(), LOCKSTEP_COMMAND);
+  Child child(words, options);
+  const int exit_code = child.wait();
+  return {exit_code, child.output(), child.errors()};
+}
+
+TEST(Command, HelpListsEveryVerbInOneLine) {
+  const auto result = lockstep({"--help"});
+  EXPECT_EQ(result.exit_code, 0);
+  for (const auto& verb : cli::verbs()) {
+    const std::string line = std::string(verb.name) + " ";
+    if (verb.group.empty()) {
+      EXPECT_THAT(result.output, Not(HasSubstr("  " + line)));
+    } else {
+      EXPECT_THAT(result.output, AllOf(HasSubstr("  " + line), HasSubstr(std::string(verb.summary))));
+    }
+  }
+}
+
+TEST(Command, EveryVerbHasHelpWithAnExample) {
+  for (const auto& verb : cli::verbs()) {
+    std::vector<std::string> words;
+    std::istringstream name{std::string(verb.name)};
+    for (std::string word; name >> word;) words.push_back(word);
+    words.push_back("--help");
+    const auto result = lockstep(words);
+    EXPECT_EQ(result.exit_code, 0) << verb.name;
+    EXPECT_THAT(result.output, AllOf(HasSubstr("Usage: lockstep " + std::string(verb.name)),
+                                     HasSubstr("Example:\n  " + std::string(verb.example) + "\n")));
+    EXPECT_EQ(result.errors, "");
+  }
+}
+
+TEST(Command, VersionTellsLockstepLibTorchAndEngines) {
+  const auto result = lockstep({"--version"});
+  EXPECT_EQ(result.exit_code, 0);
+  EXPECT_THAT(result.output, MatchesRegex("lockstep [0-9.]+\nlibtorch .+\nengine threads .+\nengine shm .+\n"
+                                          "engine gloo .+\nengine mpi .+\n"));
+}
+
+struct Mistake {
+  std::vector<std::string> words;
+  std::string expected;
+};
+
+TEST(Command, MistakesExitWithTwoAndNameTheNearest) {
+  const std::vector<Mistake> mistakes = {
+      {{"docter"}, "lockstep: unknown verb docter; hint: did you mean doctor?"},
+      {{"zebra"}, "lockstep: unknown verb zebra; hint: see lockstep --help"},
+      {{"--verson"}, "lockstep: unknown verb --verson"},
+      {{"bench"}, "lockstep bench: one of these must follow: launcher, blas"},
+      {{"bench", "luncher"}, "lockstep bench: unknown kind luncher; hint: did you mean launcher?"},
+      {{"train", "--step", "3"}, "lockstep train: unknown flag --step; hint: did you mean --steps?"},
+      {{"train", "--steps", "three"}, "--steps: 'three' is not a number"},
+      {{"train", "--steps", "0"}, "--steps: 0 is not between 1 and"},
+      {{"train", "--steps"}, "--steps"},
+      {{"completion", "fish"}, "'fish' is none of bash, zsh"},
+      {{"doctor", "extra"}, "extra"},
+  };
+  for (const auto& mistake : mistakes) {
+    const auto result = lockstep(mistake.words);
+    EXPECT_EQ(result.exit_code, 2) << mistake.words[0];
+    EXPECT_THAT(result.errors, HasSubstr(mistake.expected));
+    EXPECT_EQ(result.output, "");
+  }
+}
+
+TEST(Command, JsonStandsAloneOnStandardOutputOrInAFile) {
+  const auto alone = lockstep({"run", "--dry-run", "--json", "--", "true"});
+  EXPECT_EQ(alone.exit_code, 0);
+  const auto plan = nlohmann::json::parse(alone.output);
+  EXPECT_EQ(plan["ranks"].size(), 1U);
+  TemporaryFolder folder;
+  const auto beside =
+      lockstep({"run", "--dry-run", "--json=" + (folder / "plan.json").string(), "--", "true"});
+  EXPECT_EQ(beside.exit_code, 0);
+  EXPECT_THAT(beside.output, HasSubstr("Rank 0"));
+  EXPECT_EQ(nlohmann::json::parse(read_file(folder / "plan.json"))["ranks"].size(), 1U);
+  const auto nowhere = lockstep({"run", "--dry-run", "--json=/proc/nowhere/plan.json", "--", "true"});
+  EXPECT_EQ(nowhere.exit_code, 2);
+  EXPECT_THAT(nowhere.errors, HasSubstr("--json /proc/nowhere/plan.json: No such file or directory"));
+}
+
+TEST(Command, ColoursOnlyOnATerminalAndNotWithNoColor) {
+  const std::vector<std::string> words = {LOCKSTEP_COMMAND, "run", "--", "echo", "hi"};
+  const std::string line = std::string(LOCKSTEP_COMMAND) + " run -- echo hi";
+  Child plain(words);
+  EXPECT_EQ(plain.wait(), 0);
+  EXPECT_EQ(plain.output(), "[0:0] hi\n");
+  // script(1) gives its child a terminal.
+  Child terminal({"script", "-qec", line, "/dev/null"},
+                 {.environment = {{"TERM", "xterm"}, {"NO_COLOR", ""}}});
+  EXPECT_EQ(terminal.wait(), 0);
+  EXPECT_THAT(terminal.output(), HasSubstr("\033[36m[0:0]\033[0m hi"));
+  Child no_colour({"script", "-qec", line, "/dev/null"},
+                  {.environment = {{"TERM", "xterm"}, {"NO_COLOR", "1"}}});
+  EXPECT_EQ(no_colour.wait(), 0);
+  EXPECT_THAT(no_colour.output(), AllOf(HasSubstr("[0:0] hi"), Not(HasSubstr("\033["))));
+}
+
+/// What a shell offers for these words, the last of which is being typed.
+std::string completions_in_bash(const std::vector<std::string>& words) {
+  std::string script = "eval \"$('" LOCKSTEP_COMMAND "' completion bash)\"; COMP_WORDS=(lockstep";
+  for (const auto& word : words) script += " '" + word + "'";
+  script += "); COMP_CWORD=$((${#COMP_WORDS[@]} - 1)); _lockstep; echo \"${COMPREPLY[@]}\"";
+  Child shell({"bash", "--norc", "-c", script});
+  EXPECT_EQ(shell.wait(), 0) << shell.errors();
+  return shell.output();
+}
+
+std::string completions_in_zsh(const std::vector<std::string>& words) {
+  // Outside of a line editor zsh cannot complete, so that what the function would offer is caught by
+  // stand-ins.
+  std::string script =
+      "compdef() { : }; compadd() { [[ $1 == -- ]] && shift; print -- \"$@\" }; _files() { print FILES }; "
+      "eval \"$('" LOCKSTEP_COMMAND "' completion zsh)\"; words=(lockstep";
+  for (const auto& word : words) script += " '" + word + "'";
+  script += "); CURRENT=${#words}; _lockstep";
+  Child shell({"zsh", "-f", "-c", script});
+  EXPECT_EQ(shell.wait(), 0) << shell.errors();
+  return shell.output();
+}
+
+TEST(Completion, OffersVerbsKindsAndFlags) {
+  EXPECT_EQ(completions_in_bash({"doc"}), "doctor\n");
+  EXPECT_EQ(completions_in_bash({"bench", "l"}), "launcher\n");
+  EXPECT_EQ(completions_in_bash({"bench", "launcher", "--ro"}), "--rounds\n");
+  EXPECT_EQ(completions_in_bash({"run", "--nproc"}), "--nproc-per-node\n");
+  EXPECT_EQ(completions_in_bash({"run", "--bind", "core", "--max"}), "--max-restarts\n");
+  EXPECT_THAT(completions_in_zsh({""}),
+              AllOf(HasSubstr("doctor"), HasSubstr("bench"), Not(HasSubstr("probe"))));
+  EXPECT_THAT(completions_in_zsh({"bench", ""}), HasSubstr("launcher"));
+  EXPECT_THAT(completions_in_zsh({"run", "--b"}), HasSubstr("--bind"));
+  EXPECT_THAT(completions_in_zsh({"run", "--bind", "core", ""}),
+              AllOf(HasSubstr("--bind"), HasSubstr("FILES")));
+}
+
+}  // namespace
+}  // namespace lockstep::test

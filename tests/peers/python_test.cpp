@@ -1,0 +1,33 @@
+// A Python torch.distributed script on Gloo, unchanged, under our launcher.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "launch/launched.h"
+
+namespace lockstep::test {
+namespace {
+
+using testing::AllOf;
+using testing::HasSubstr;
+
+// Debian's python3-torch is seen by Debian's own Python alone, whichever python3 comes first on PATH.
+const Child::Options kDebianPython = {.environment = {{"PYTHON_EXEC", "/usr/bin/python3"}}};
+
+TEST(PythonTorch, AGlooScriptRunsUnchanged) {
+  Child job({LOCKSTEP_COMMAND, "run", "--nproc_per_node", "2", LOCKSTEP_SCRIPT}, kDebianPython);
+  ASSERT_EQ(job.wait(), 0) << job.errors();
+  EXPECT_THAT(job.output(),
+              AllOf(HasSubstr("[0:0] rank 0 of 2: sum 3, "), HasSubstr("[0:1] rank 1 of 2: sum 3, ")));
+  EXPECT_TRUE(job.leaves_nothing());
+}
+
+TEST(PythonTorch, AFailingRankIsNamedWithItsTraceback) {
+  Child job({LOCKSTEP_COMMAND, "run", "--nproc_per_node", "2", LOCKSTEP_SCRIPT, "--fail"}, kDebianPython);
+  EXPECT_EQ(job.wait(), 1);
+  EXPECT_THAT(job.errors(), AllOf(HasSubstr("lockstep run: rank 1 failed first: exit code 1"),
+                                  HasSubstr("    | RuntimeError: a failure of rank 1")));
+  EXPECT_TRUE(job.leaves_nothing());
+}
+
+}  // namespace
+}  // namespace lockstep::test
