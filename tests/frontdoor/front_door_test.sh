@@ -17,7 +17,7 @@ begin() { # name: a fresh scratch tree whose stand-ins note how they were called
   : >"$scratch/calls"
   : >"$scratch/installed"
   for tool in bash env cat tail dirname readlink mkdir touch grep awk sort xargs mktemp rm flock printf chmod cp echo; do
-    ln -s "$(command -v "$tool")" "$scratch/bin/$tool"
+    ln -s "$(type -P "$tool")" "$scratch/bin/$tool"
   done
   stand_in id 'echo ${FAKE_UID:-0}'
   stand_in dpkg-query 'grep -qx "${@: -1}" '"$scratch/installed"' && printf installed'
