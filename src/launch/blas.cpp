@@ -93,6 +93,12 @@ std::string asked_coretype(const Environment& environment) {
   return found == environment.end() ? "" : found->second;
 }
 
+Environment with_coretype(Environment environment, const std::string& coretype) {
+  environment.erase(std::string(kCoreType));
+  if (!coretype.empty()) environment.emplace(kCoreType, coretype);
+  return environment;
+}
+
 BlasChoice choose_coretype(const CpuFeatures& cpu, const OpenBlas& openblas, const Environment& environment) {
   const std::string asked = asked_coretype(environment);
   if (!asked.empty()) return {"", fmt::format("{}={} is the user's own setting", kCoreType, asked)};

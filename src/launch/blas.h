@@ -39,6 +39,9 @@ std::string_view tier_name(int tier);
 /// What the user asked OpenBLAS for; "" for nothing.
 std::string asked_coretype(const Environment& environment);
 
+/// The environment with OPENBLAS_CORETYPE set to `coretype`, or unset for "".
+Environment with_coretype(Environment environment, const std::string& coretype);
+
 struct BlasChoice {
   std::string coretype;  ///< Value for OPENBLAS_CORETYPE; "" leaves OpenBLAS alone.
   std::string reason;    ///< One line for people.

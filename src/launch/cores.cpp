@@ -1,33 +1,21 @@
 #include "launch/cores.h"
 
-#include <hwloc.h>
 #include <hwloc/linux.h>
 
 #include <algorithm>
 #include <memory>
 
 #include "launch/cgroup.h"
+#include "launch/topology.h"
 
 namespace lockstep::launch {
 
 namespace {
 
-struct DestroyTopology {
-  void operator()(hwloc_topology* topology) const { hwloc_topology_destroy(topology); }
-};
-using Topology = std::unique_ptr<hwloc_topology, DestroyTopology>;
-
 struct FreeBitmap {
   void operator()(hwloc_bitmap_s* bitmap) const { hwloc_bitmap_free(bitmap); }
 };
 using Bitmap = std::unique_ptr<hwloc_bitmap_s, FreeBitmap>;
-
-Topology load_topology() {
-  hwloc_topology_t topology = nullptr;
-  if (hwloc_topology_init(&topology) != 0) return nullptr;
-  Topology owned(topology);
-  return hwloc_topology_load(topology) == 0 ? std::move(owned) : nullptr;
-}
 
 std::vector<int> members(const hwloc_bitmap_s* bitmap) {
   std::vector<int> found;

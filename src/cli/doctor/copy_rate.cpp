@@ -1,0 +1,90 @@
+#include "cli/doctor/copy_rate.h"
+
+#include <sched.h>
+
+#include <algorithm>
+#include <barrier>
+#include <chrono>
+#include <cstring>
+#include <memory>
+#include <thread>
+
+#include "lockstep/error.h"
+
+namespace lockstep::cli::doctor {
+
+namespace {
+
+constexpr int kRounds = 5;
+
+/// A refusal costs accuracy only.
+void stay_on(int cpu) {
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  if (cpu >= CPU_SETSIZE) return;
+  CPU_SET(static_cast<unsigned>(cpu), &set);
+  sched_setaffinity(0, sizeof set, &set);
+}
+
+/// One core's block and its copy, written by the thread that uses them so that they lie near its core.
+struct Blocks {
+  explicit Blocks(size_t count) : bytes(count), source(new char[count]), target(new char[count]) {
+    std::memset(source.get(), 1, bytes);
+    std::memset(target.get(), 2, bytes);
+  }
+  void copy() { std::memcpy(target.get(), source.get(), bytes); }
+
+  size_t bytes;
+  std::unique_ptr<char[]> source;
+  std::unique_ptr<char[]> target;
+};
+
+/// All cores copy a block each, in step; the fastest round counts.
+double rate(const std::vector<int>& cpus, size_t block_bytes) {
+  using Clock = std::chrono::steady_clock;
+  std::vector<Clock::time_point> ticks;
+  // Runs when all threads have arrived: between two ticks every thread has copied its block once.
+  std::barrier in_step(static_cast<std::ptrdiff_t>(cpus.size()),
+                       [&]() noexcept { ticks.push_back(Clock::now()); });
+  ticks.reserve(kRounds + 1);
+  std::vector<char> last_bytes(cpus.size());
+  std::vector<std::thread> threads;
+  for (size_t i = 0; i < cpus.size(); ++i) {
+    threads.emplace_back([&, i] {
+      stay_on(cpus[i]);
+      Blocks blocks(block_bytes);
+      blocks.copy();
+      in_step.arrive_and_wait();
+      for (int round = 0; round < kRounds; ++round) {
+        blocks.copy();
+        in_step.arrive_and_wait();
+      }
+      last_bytes[i] = blocks.target[block_bytes - 1];
+    });
+  }
+  for (auto& thread : threads) thread.join();
+  if (std::count(last_bytes.begin(), last_bytes.end(), 1) != std::ssize(cpus)) {
+    throw Error("memory copy gave wrong bytes");
+  }
+  auto best = Clock::duration::max();
+  for (size_t i = 1; i < ticks.size(); ++i) best = std::min(best, ticks[i] - ticks[i - 1]);
+  const auto bytes = static_cast<double>(block_bytes * cpus.size());
+  return bytes / std::chrono::duration<double>(best).count();
+}
+
+}  // namespace
+
+CopyRate measure_copy_rate(const std::vector<launch::Core>& cores, uint64_t cache_bytes,
+                           uint64_t memory_bytes) {
+  constexpr uint64_t kLeast = uint64_t{64} << 20;
+  constexpr uint64_t kLeastOfACore = uint64_t{4} << 20;
+  const uint64_t wanted = std::max(kLeast, cache_bytes * 2);
+  const uint64_t together = std::max(kLeastOfACore, std::min(wanted, memory_bytes / 2));
+  std::vector<int> cpus;
+  for (const auto& core : cores) cpus.push_back(core.cpus.front());
+  const auto block = std::max(kLeastOfACore, together / std::max<size_t>(1, cpus.size()));
+  return {.one_core = rate({cpus.front()}, static_cast<size_t>(together)),
+          .all_cores = rate(cpus, static_cast<size_t>(block))};
+}
+
+}  // namespace lockstep::cli::doctor

@@ -1,0 +1,150 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "cli/doctor/rows.h"
+#include "transport/engines.h"
+
+namespace lockstep::cli::doctor {
+
+namespace {
+
+constexpr uint64_t kMebibyte = uint64_t{1} << 20;
+
+std::string limit_text(std::optional<uint64_t> limit, bool bytes) {
+  if (!limit) return "unlimited";
+  return bytes ? bytes_text(*limit) : fmt::format("{}", *limit);
+}
+
+Row gloo_row(const Facts& facts, Row row) {
+  if (facts.engines.gloo_problem.empty()) return row;
+  row.status = Status::kWarning;
+  row.value = facts.engines.gloo_problem;
+  row.mend = "apt-get install --reinstall libgloo0";
+  return row;
+}
+
+Row mpi_row(const Facts& facts, Row row) {
+  const std::string& problem = facts.engines.mpirun_problem;
+  if (problem.empty()) return row;
+  row.status = Status::kWarning;
+  row.value += fmt::format("; {}", problem);
+  row.mend = problem.find("root") != std::string::npos
+                 ? "export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1"
+                 : "apt-get install --reinstall openmpi-bin";
+  return row;
+}
+
+Row shm_row(const Facts& facts, Row row) {
+  const uint64_t limit = facts.cgroup.memory_bytes.value_or(facts.memory.available_bytes);
+  if (facts.kernel.memfd_problem.empty()) {
+    row.value += fmt::format("; up to {}", bytes_text(std::min(limit, facts.memory.available_bytes)));
+    return row;
+  }
+  row.status = Status::kFault;
+  row.value += fmt::format("; memfd_create: {}", facts.kernel.memfd_problem);
+  row.mend =
+      "docker run --security-opt seccomp=unconfined ...  # or whatever lets containers call memfd_create";
+  return row;
+}
+
+}  // namespace
+
+std::vector<Row> engine_rows(const Facts& facts) {
+  std::vector<Row> rows;
+  for (const auto& engine : transport::engines()) {
+    Row row{.name = fmt::format("engine {}", engine.name), .value = std::string(engine.what)};
+    if (!engine.built) {
+      row.status = Status::kWarning;
+      row.value += "; not built";
+      row.mend = fmt::format("apt-get install {}  # then build Lockstep again", engine.package);
+      rows.push_back(std::move(row));
+      continue;
+    }
+    if (!engine.version.empty()) row.value += fmt::format(", version {}", engine.version);
+    if (engine.name == "shm") row = shm_row(facts, std::move(row));
+    if (engine.name == "gloo") row = gloo_row(facts, std::move(row));
+    if (engine.name == "mpi") row = mpi_row(facts, std::move(row));
+    rows.push_back(std::move(row));
+  }
+  return rows;
+}
+
+Row locked_memory_row(const Facts& facts) {
+  const auto limit = facts.limits.locked_memory_bytes;
+  Row row{.name = "ulimit -l", .value = fmt::format("{} of locked memory", limit_text(limit, true))};
+  if (limit && *limit < kMebibyte) {
+    row.status = Status::kWarning;
+    row.value += "; network cards with RDMA need more";
+    row.mend = "ulimit -l unlimited  # for good: a line in /etc/security/limits.conf";
+  }
+  return row;
+}
+
+Row open_files_row(const Facts& facts) {
+  const auto limit = facts.limits.open_files;
+  Row row{.name = "ulimit -n", .value = fmt::format("{} open files", limit_text(limit, false))};
+  constexpr uint64_t kEnough = 1024;
+  if (limit && *limit < kEnough) {
+    const uint64_t reachable = std::min<uint64_t>(facts.limits.open_files_hard.value_or(4096), 4096);
+    row.status = Status::kWarning;
+    row.value += "; a rank has a connection to every other one, the launcher four files for each";
+    row.mend = reachable > *limit
+                   ? fmt::format("ulimit -n {}", reachable)
+                   : "echo '* - nofile 4096' >> /etc/security/limits.conf  # then log in again";
+  }
+  return row;
+}
+
+Row dev_shm_row(const Facts& facts) {
+  const auto& disk = facts.dev_shm;
+  Row row{.name = "/dev/shm",
+          .value = disk.found ? fmt::format("{}, of which {} free", bytes_text(disk.total_bytes),
+                                            bytes_text(disk.free_bytes))
+                              : "not there"};
+  if (!disk.found || disk.free_bytes <= 64 * kMebibyte) {
+    row.status = Status::kWarning;
+    row.value += "; Lockstep does not use it, but Open MPI and Python's data loaders do";
+    row.mend = disk.found ? "mount -o remount,size=1G /dev/shm  # a container: docker run --shm-size=1g"
+                          : "mkdir -p /dev/shm && mount -t tmpfs tmpfs /dev/shm";
+  }
+  return row;
+}
+
+Row launcher_row(const Facts& facts) {
+  const auto& kernel = facts.kernel;
+  Row row{.name = "kernel", .value = "pidfd, child subreaper and memfd work"};
+  std::vector<std::string> problems;
+  if (!kernel.pidfd_problem.empty()) problems.push_back("pidfd_open: " + kernel.pidfd_problem);
+  if (!kernel.subreaper_problem.empty()) problems.push_back("child subreaper: " + kernel.subreaper_problem);
+  if (!kernel.memfd_problem.empty()) problems.push_back("memfd_create: " + kernel.memfd_problem);
+  if (problems.empty()) return row;
+  row.status = Status::kFault;
+  row.value =
+      fmt::format("{}; lockstep run needs Linux 5.3 or later and leave to use it", fmt::join(problems, ", "));
+  row.mend = "docker run --security-opt seccomp=unconfined ...  # without a container: a newer kernel";
+  return row;
+}
+
+Row slurm_row(const Facts& facts) {
+  return {.name = "SLURM", .value = facts.slurm.empty() ? "not here; only clusters have it" : facts.slurm};
+}
+
+Row ports_row(const Facts& facts) {
+  const auto& network = facts.network;
+  Row row{.name = "ports",
+          .value = fmt::format("29500 is free, {} to {} serve outgoing connections", network.first_local_port,
+                               network.last_local_port)};
+  if (!network.loopback_problem.empty()) {
+    row.status = Status::kWarning;
+    row.value = network.loopback_problem;
+    row.mend = "ip link set lo up";
+  } else if (!network.usual_port_problem.empty()) {
+    row.status = Status::kWarning;
+    row.value = "29500, the usual port of node 0, is in use here; matters for several nodes only";
+    row.mend = "lockstep run --master-port 29501 ...  # or end what `ss -ltnp sport = :29500` shows";
+  }
+  return row;
+}
+
+}  // namespace lockstep::cli::doctor
