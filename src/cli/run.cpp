@@ -88,7 +88,6 @@ nlohmann::json to_json(const Job& job) {
 }
 
 int run(RunOptions& options, const Invocation& invocation) {
-  if (!options.job.engine.empty()) transport::require_engine(options.job.engine, "--engine");
   if (options.json.asked() && !options.job.dry_run) {
     throw UsageError("lockstep run: --json tells of a plan; hint: add --dry-run");
   }
@@ -97,6 +96,12 @@ int run(RunOptions& options, const Invocation& invocation) {
   }
   options.job.program = invocation.program;
   const auto environment = launch::current_environment();
+  const auto engine = environment.find("LOCKSTEP_ENGINE");
+  if (!options.job.engine.empty()) {
+    transport::require_engine(options.job.engine, "--engine");
+  } else if (engine != environment.end()) {
+    transport::require_engine(engine->second, "LOCKSTEP_ENGINE");
+  }
   const Job job = [&] {
     try {
       return launch::resolve_job(options.job, environment, look_at_machine(environment));

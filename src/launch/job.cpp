@@ -209,7 +209,9 @@ class Resolver {
     set("TORCHELASTIC_ERROR_FILE", (std::filesystem::absolute(spec.log_dir) / "error.json").string(),
         "log folder");
     set("LOCKSTEP_JOB_ID", job_id_.value, job_id_.origin);
-    if (!options_.engine.empty()) set("LOCKSTEP_ENGINE", options_.engine, "flag --engine");
+    if (const auto engine = given("--engine", options_.engine, "LOCKSTEP_ENGINE")) {
+      set("LOCKSTEP_ENGINE", engine->value, engine->origin);
+    }
     add_threads(spec);
     for (const auto& setting : options_.settings) add_own(spec, setting);
     return spec;
@@ -217,15 +219,23 @@ class Resolver {
 
   void add_threads(RankSpec& spec) const {
     const std::string threads = std::to_string(threads_per_rank(machine_.usable_cores, nproc_));
+    const std::string rule =
+        fmt::format("usable cores / ranks = {} / {}, at least 1", machine_.usable_cores, nproc_);
     for (const char* name : {"OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"}) {
-      if (environment_.contains(name)) continue;  // the user's own choice stands
-      spec.settings.push_back(
-          {name, threads,
-           fmt::format("usable cores / ranks = {} / {}, at least 1", machine_.usable_cores, nproc_)});
+      if (!keep_own(spec, name)) spec.settings.push_back({name, threads, rule});
     }
+    if (keep_own(spec, "OPENBLAS_CORETYPE")) return;
     if (!machine_.blas.coretype.empty()) {
       spec.settings.push_back({"OPENBLAS_CORETYPE", machine_.blas.coretype, machine_.blas.reason});
     }
+  }
+
+  /// Notes a variable that the user has set, and that therefore stands.
+  bool keep_own(RankSpec& spec, const std::string& name) const {
+    const auto found = environment_.find(name);
+    if (found == environment_.end()) return false;
+    spec.settings.push_back({name, found->second, "environment"});
+    return true;
   }
 
   static void add_own(RankSpec& spec, const std::string& setting) {
