@@ -75,6 +75,7 @@ TEST(Identity, RefusesNodesThatDoNotFitTheRanks) {
                  "do not make 1 node(s) (OMPI_MCA_orte_num_nodes)");
   expect_refusal(with(srun(), {{"SLURM_STEP_TASKS_PER_NODE", "2(x2),3"}}), "tells of 3 node(s)",
                  "SLURM_STEP_NUM_NODES=4");
+  expect_refusal(with(srun(), {{"SLURM_STEP_TASKS_PER_NODE", "2(x2),1(x3)"}}), "tells of 5 node(s)");
   expect_refusal(with(srun(), {{"SLURM_STEP_TASKS_PER_NODE", "2(x4)"}}), "tells of 8 task(s)",
                  "SLURM_STEP_NUM_TASKS=7");
   expect_refusal(with(srun(), {{"SLURM_STEP_NODELIST", "tux[1-3]"}}),
@@ -125,7 +126,7 @@ TEST(Identity, RefusesTextsThatAreNoAddressOrNoLine) {
 // alone.
 TEST(Identity, NeverBecomesAnotherRankByLosingOneVariable) {
   for (const Environment& environment :
-       {lockstep_run(), torchrun(), mpirun(), srun(), by_hand(), with(srun(), torchrun()),
+       {lockstep_run(), torchrun(), mpirun(), srun(), srun_captured(), by_hand(), with(srun(), torchrun()),
         with(srun(), {{"RANK", "6"}, {"WORLD_SIZE", "7"}})}) {
     const Identity whole = identify(environment);
     for (const auto& [name, value] : environment) {

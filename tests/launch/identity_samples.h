@@ -84,12 +84,55 @@ inline Environment srun() {
           {"SLURMD_NODENAME", "tux07"}};
 }
 
-// A batch script on the first node, outside of srun.
+// Taken from task 2 of `srun -N2 -n3 env`, SLURM 22.05.8.
+inline Environment srun_captured() {
+  return {{"SLURMD_NODENAME", "n2"},
+          {"SLURM_CLUSTER_NAME", "t"},
+          {"SLURM_CPUS_ON_NODE", "1"},
+          {"SLURM_GTIDS", "2"},
+          {"SLURM_JOBID", "1"},
+          {"SLURM_JOB_CPUS_PER_NODE", "2,1"},
+          {"SLURM_JOB_ID", "1"},
+          {"SLURM_JOB_NODELIST", "n[1-2]"},
+          {"SLURM_JOB_NUM_NODES", "2"},
+          {"SLURM_LAUNCH_NODE_IPADDR", "127.0.0.1"},
+          {"SLURM_LOCALID", "0"},
+          {"SLURM_NNODES", "2"},
+          {"SLURM_NODEID", "1"},
+          {"SLURM_NODELIST", "n[1-2]"},
+          {"SLURM_NPROCS", "3"},
+          {"SLURM_NTASKS", "3"},
+          {"SLURM_PRIO_PROCESS", "0"},
+          {"SLURM_PROCID", "2"},
+          {"SLURM_SRUN_COMM_HOST", "127.0.0.1"},
+          {"SLURM_STEPID", "0"},
+          {"SLURM_STEP_ID", "0"},
+          {"SLURM_STEP_NODELIST", "n[1-2]"},
+          {"SLURM_STEP_NUM_NODES", "2"},
+          {"SLURM_STEP_NUM_TASKS", "3"},
+          {"SLURM_STEP_TASKS_PER_NODE", "2,1"},
+          {"SLURM_TASKS_PER_NODE", "2,1"},
+          {"SLURM_TASK_PID", "93"}};
+}
+
+// Taken from a batch script of two nodes, outside of srun, SLURM 22.05.8.
 inline Environment batch_script() {
-  return {{"SLURM_JOB_ID", "4242"}, {"SLURM_JOB_NODELIST", "tux[1-3,07]"},
-          {"SLURM_NNODES", "4"},    {"SLURM_NTASKS", "7"},
-          {"SLURM_PROCID", "0"},    {"SLURM_LOCALID", "0"},
-          {"SLURM_NODEID", "0"},    {"SLURM_TASKS_PER_NODE", "2(x3),1"}};
+  return {{"SLURMD_NODENAME", "n1"},
+          {"SLURM_GTIDS", "0"},
+          {"SLURM_JOBID", "2"},
+          {"SLURM_JOB_CPUS_PER_NODE", "2(x2)"},
+          {"SLURM_JOB_ID", "2"},
+          {"SLURM_JOB_NODELIST", "n[1-2]"},
+          {"SLURM_LOCALID", "0"},
+          {"SLURM_NNODES", "2"},
+          {"SLURM_NODEID", "0"},
+          {"SLURM_NODE_ALIASES", "(null)"},
+          {"SLURM_NPROCS", "4"},
+          {"SLURM_NTASKS", "4"},
+          {"SLURM_NTASKS_PER_NODE", "2"},
+          {"SLURM_PROCID", "0"},
+          {"SLURM_TASKS_PER_NODE", "2(x2)"},
+          {"SLURM_TASK_PID", "134"}};
 }
 
 inline Environment by_hand() {

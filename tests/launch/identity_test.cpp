@@ -99,6 +99,12 @@ TEST(Identity, ReadsSrun) {
             "started by srun");
 }
 
+TEST(Identity, ReadsATaskOfARealSlurm) {
+  EXPECT_EQ(
+      to_string(identify(srun_captured())),
+      "rank 2 of 3 (local rank 0 of 1, node 1 of 2), master n1:20031, restart 0, job 1.0, started by srun");
+}
+
 TEST(Identity, IsAloneInABatchScriptWithoutSrun) {
   EXPECT_EQ(identify(batch_script()), Identity{});
   // The number of salloc's own step.
