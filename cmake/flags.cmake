@@ -1,6 +1,8 @@
 # lockstep_flags: what every target of ours is compiled with. It is linked privately, so that users do not inherit it.
 add_library(lockstep_flags INTERFACE)
 target_compile_options(lockstep_flags INTERFACE -Wall -Wextra -Wshadow -Wconversion -Werror=invalid-pch)
+# Options are set by designated initialisers; what is left out has its default.
+target_compile_options(lockstep_flags INTERFACE -Wno-missing-field-initializers)
 if(CMAKE_CXX_COMPILER_ID STREQUAL GNU AND CMAKE_CXX_COMPILER_VERSION VERSION_LESS 13)
   target_compile_options(lockstep_flags INTERFACE -Wno-restrict)  # false alarms on std::string + "text" (GCC bug 105651)
 endif()
