@@ -72,7 +72,7 @@ std::vector<Row> engine_rows(const Facts& facts) {
 
 Row locked_memory_row(const Facts& facts) {
   const auto limit = facts.limits.locked_memory_bytes;
-  Row row{.name = "ulimit -l", .value = fmt::format("{} of locked memory", limit_text(limit, true))};
+  Row row{.name = "ulimit -l", .value = fmt::format("locked memory: {}", limit_text(limit, true))};
   if (limit && *limit < kMebibyte) {
     row.status = Status::kWarning;
     row.value += "; network cards with RDMA need more";
@@ -83,7 +83,7 @@ Row locked_memory_row(const Facts& facts) {
 
 Row open_files_row(const Facts& facts) {
   const auto limit = facts.limits.open_files;
-  Row row{.name = "ulimit -n", .value = fmt::format("{} open files", limit_text(limit, false))};
+  Row row{.name = "ulimit -n", .value = fmt::format("open files: {}", limit_text(limit, false))};
   constexpr uint64_t kEnough = 1024;
   if (limit && *limit < kEnough) {
     const uint64_t reachable = std::min<uint64_t>(facts.limits.open_files_hard.value_or(4096), 4096);
