@@ -199,8 +199,7 @@ void Symbolic::add(int rank, const Receipt& receipt, Content& own, const Content
     return;
   }
   if (!unites() && overlap(own, other, exact_)) {
-    refuse(rank, receipt.index, receipt.step,
-           fmt::format("adds a contribution to chunk {} twice", own.chunk));
+    refuse(rank, receipt.index, fmt::format("adds a contribution to chunk {} twice", own.chunk));
   }
   if (!unites()) own = added(own, other);
 }

@@ -241,6 +241,16 @@ TEST(PortsRow, NamesTheUsualPortWhenItIsTaken) {
   EXPECT_THAT(ports_row(facts).mend, HasSubstr("--master-port"));
 }
 
+TEST(Doctor, PutsSudoBeforeWhatOnlyRootMayDo) {
+  Facts facts = healthy();
+  facts.root = false;
+  facts.dev_shm = {};
+  EXPECT_EQ(dev_shm_row(facts).mend, "sudo mkdir -p /dev/shm && sudo mount -t tmpfs tmpfs /dev/shm");
+  facts.blas.found = {};
+  EXPECT_THAT(openblas_row(facts).mend,
+              testing::StartsWith("sudo apt-get install libopenblas0-pthread && sudo "));
+}
+
 TEST(EngineRows, SharedMemoryNeedsMemfd) {
   Facts facts = healthy();
   facts.kernel.memfd_problem = "Operation not permitted";

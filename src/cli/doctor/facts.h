@@ -44,6 +44,7 @@ struct NetworkFacts {
 /// Everything that the table is made of. Rows are functions of it, so that tests can make up any machine.
 struct Facts {
   launch::Environment environment;
+  bool root = true;  ///< Commands that only root may give need no sudo.
   launch::CpuFeatures cpu;
   std::vector<launch::Core> cores;  ///< That this process may use.
   int machine_cpus = 0;             ///< Hardware threads of the machine, allowed or not.
@@ -64,6 +65,7 @@ struct Facts {
     const auto found = environment.find(name);
     return found == environment.end() ? "" : found->second;
   }
+  std::string sudo() const { return root ? "" : "sudo "; }
   /// Hardware threads that this process may use.
   int cpus() const {
     size_t count = 0;

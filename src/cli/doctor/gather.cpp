@@ -45,9 +45,7 @@ std::string gloo_problem() {
 std::string mpirun_problem(launch::Environment environment) {
   std::erase_if(environment, [](const auto& entry) {
     const std::string& name = entry.first;
-    const bool outer =
-        name.starts_with("OMPI_COMM_") || name.starts_with("PMIX_") || name.starts_with("SLURM_");
-    return outer;
+    return name.starts_with("OMPI_COMM_") || name.starts_with("PMIX_") || name.starts_with("SLURM_");
   });
   const launch::Captured run =
       launch::capture({"mpirun", "-n", "1", "true"}, environment, std::chrono::seconds(5));
@@ -94,6 +92,7 @@ std::string find_on_path(const std::string& name, const launch::Environment& env
 Facts gather() {
   Facts facts;
   facts.environment = launch::current_environment();
+  facts.root = geteuid() == 0;
   facts.cpu = launch::detect_cpu();
   facts.cores = launch::allowed_cores();
   facts.machine_cpus = static_cast<int>(sysconf(_SC_NPROCESSORS_ONLN));

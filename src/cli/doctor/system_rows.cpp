@@ -20,7 +20,7 @@ Row gloo_row(const Facts& facts, Row row) {
   if (facts.engines.gloo_problem.empty()) return row;
   row.status = Status::kWarning;
   row.value = facts.engines.gloo_problem;
-  row.mend = "apt-get install --reinstall libgloo0";
+  row.mend = facts.sudo() + "apt-get install --reinstall libgloo0";
   return row;
 }
 
@@ -31,7 +31,7 @@ Row mpi_row(const Facts& facts, Row row) {
   row.value += fmt::format("; {}", problem);
   row.mend = problem.find("root") != std::string::npos
                  ? "export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1"
-                 : "apt-get install --reinstall openmpi-bin";
+                 : facts.sudo() + "apt-get install --reinstall openmpi-bin";
   return row;
 }
 
@@ -57,7 +57,8 @@ std::vector<Row> engine_rows(const Facts& facts) {
     if (!engine.built) {
       row.status = Status::kWarning;
       row.value += "; not built";
-      row.mend = fmt::format("apt-get install {}  # then build Lockstep again", engine.package);
+      row.mend =
+          fmt::format("{}apt-get install {}  # then build Lockstep again", facts.sudo(), engine.package);
       rows.push_back(std::move(row));
       continue;
     }
@@ -89,9 +90,11 @@ Row open_files_row(const Facts& facts) {
     const uint64_t reachable = std::min<uint64_t>(facts.limits.open_files_hard.value_or(4096), 4096);
     row.status = Status::kWarning;
     row.value += "; a rank has a connection to every other one, the launcher four files for each";
-    row.mend = reachable > *limit
-                   ? fmt::format("ulimit -n {}", reachable)
-                   : "echo '* - nofile 4096' >> /etc/security/limits.conf  # then log in again";
+    row.mend =
+        reachable > *limit
+            ? fmt::format("ulimit -n {}", reachable)
+            : fmt::format("echo '* - nofile 4096' | {}tee -a /etc/security/limits.conf  # then log in again",
+                          facts.sudo());
   }
   return row;
 }
@@ -105,8 +108,11 @@ Row dev_shm_row(const Facts& facts) {
   if (!disk.found || disk.free_bytes <= 64 * kMebibyte) {
     row.status = Status::kWarning;
     row.value += "; Lockstep does not use it, but Open MPI and Python's data loaders do";
-    row.mend = disk.found ? "mount -o remount,size=1G /dev/shm  # a container: docker run --shm-size=1g"
-                          : "mkdir -p /dev/shm && mount -t tmpfs tmpfs /dev/shm";
+    row.mend =
+        disk.found
+            ? fmt::format("{}mount -o remount,size=1G /dev/shm  # a container: docker run --shm-size=1g",
+                          facts.sudo())
+            : fmt::format("{0}mkdir -p /dev/shm && {0}mount -t tmpfs tmpfs /dev/shm", facts.sudo());
   }
   return row;
 }
@@ -138,7 +144,7 @@ Row ports_row(const Facts& facts) {
   if (!network.loopback_problem.empty()) {
     row.status = Status::kWarning;
     row.value = network.loopback_problem;
-    row.mend = "ip link set lo up";
+    row.mend = facts.sudo() + "ip link set lo up";
   } else if (!network.usual_port_problem.empty()) {
     row.status = Status::kWarning;
     row.value = "29500, the usual port of node 0, is in use here; matters for several nodes only";

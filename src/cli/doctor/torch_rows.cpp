@@ -34,7 +34,7 @@ std::string mend_libtorch(const Facts& facts) {
   for (const char* name : {"LD_LIBRARY_PATH", "LD_PRELOAD"}) {
     if (!facts.variable(name).empty()) return fmt::format("unset {}", name);
   }
-  return "apt-get install --reinstall libtorch-dev libopenblas0-pthread";
+  return facts.sudo() + "apt-get install --reinstall libtorch-dev libopenblas0-pthread";
 }
 
 }  // namespace
@@ -56,7 +56,8 @@ Row libtorch_row(const Facts& facts) {
   if (facts.cpu.avx2 && !vectors) {
     row.status = Status::kWarning;
     row.value += "; this CPU has AVX2";
-    row.mend = asked.empty() ? "apt-get install --reinstall libtorch-dev" : "unset ATEN_CPU_CAPABILITY";
+    row.mend = asked.empty() ? facts.sudo() + "apt-get install --reinstall libtorch-dev"
+                             : "unset ATEN_CPU_CAPABILITY";
   }
   return row;
 }
