@@ -4,4 +4,10 @@
 
 #include "lockstep/error.h"
 #include "lockstep/launch/identity.h"
+#include "lockstep/plan/all_reduce.h"
+#include "lockstep/plan/collectives.h"
+#include "lockstep/plan/plan.h"
+#include "lockstep/plan/step.h"
+#include "lockstep/plan/text.h"
+#include "lockstep/plan/verify.h"
 #include "lockstep/version.h"
