@@ -11,6 +11,7 @@ Action define_completion(Flags flags);
 Action define_doctor(Flags flags);
 Action define_probe(Flags flags);
 Action define_run(Flags flags);
+Action define_simulate(Flags flags);
 Action define_test(Flags flags);
 Action define_train(Flags flags);
 

@@ -8,6 +8,7 @@ namespace lockstep::cli {
 namespace {
 
 constexpr std::string_view kTrain = "Train";
+constexpr std::string_view kUnderstand = "Understand";
 constexpr std::string_view kMachine = "This machine";
 constexpr std::string_view kProject = "The project";
 constexpr std::string_view kHidden = "";
@@ -27,6 +28,11 @@ const std::vector<Verb>& verbs() {
        .example = "lockstep run --nproc-per-node 2 -- ./my_program --its-own-flag",
        .define = define_run,
        .takes_program = true},
+      {.name = "simulate",
+       .group = kUnderstand,
+       .summary = "Run a collective's plans on a virtual clock and compare their times",
+       .example = "lockstep simulate allreduce --world 1024 --bytes 1GiB --alpha-us 5 --gbps 100",
+       .define = define_simulate},
       {.name = "doctor",
        .group = kMachine,
        .summary = "Check what matters for training here, and say how to mend it",

@@ -101,6 +101,8 @@ bool reaches_others(const Step& step, int rank) {
          (step.kind == Kind::kCombine && (others(step.sources) || others(step.destinations)));
 }
 
+}  // namespace
+
 std::string check_header(const Plan& plan) {
   if (plan.world < 1) return fmt::format("a world of {} ranks", plan.world);
   if (plan.root < 0 || plan.root >= plan.world)
@@ -118,8 +120,6 @@ std::string check_header(const Plan& plan) {
   if (plan.slots < least) return fmt::format("{} slots, at least {} are needed", plan.slots, least);
   return "";
 }
-
-}  // namespace
 
 Structure check_structure(const Plan& plan) {
   Structure structure{.problem = check_header(plan)};

@@ -21,14 +21,13 @@ std::string held(const Content& content) {
 
 Symbolic::Symbolic(const Plan& plan, const VerifyOptions& options, Sends sends, bool one_sided)
     : plan_(plan),
-      options_(options),
       buffered_(sends == Sends::kBuffered),
       exact_(plan.world <= kMostExact),
       contents_(static_cast<size_t>(plan.world) * static_cast<size_t>(plan.slots)),
       ranks_(static_cast<size_t>(plan.world)),
       expressions_(static_cast<size_t>(plan.chunks), 0),
       races_(one_sided ? std::make_unique<Races>(plan.world, plan.slots) : nullptr),
-      links_(plan.world) {
+      meter_(plan, options.count, options.element_bytes) {
   fill();
 }
 
@@ -101,15 +100,15 @@ void Symbolic::local(int rank, int64_t index, const Step& step) {
       return combine(rank, index, step);
     case Kind::kPost:
       self.told.push_back(races_->tell(rank));
-      self.told_depth.push_back(self.depth);
+      self.told_depth.push_back(meter_.depth(rank));
       return;
     case Kind::kWait: {
       if (step.flag < 1) return;
       const Rank& peer = rank_at(step.peer);
       const auto which = static_cast<size_t>(step.flag - 1);
       races_->learn(rank, peer.told[which]);
-      self.depth = std::max(self.depth, peer.told_depth[which] + 1);
-      self.next_depth = std::max(self.next_depth, self.depth);
+      meter_.arrived(rank, peer.told_depth[which]);
+      meter_.end_round(rank);  // a wait is over when it is over
       return;
     }
     default:
@@ -119,7 +118,7 @@ void Symbolic::local(int rank, int64_t index, const Step& step) {
 
 void Symbolic::combine(int rank, int64_t index, const Step& step) {
   for (int k = 0; k < step.width; ++k) {
-    const int64_t bytes = bytes_of(step.chunk + k, 1);
+    const int64_t bytes = meter_.bytes_of(step.chunk + k, 1);
     Content sum;
     for (int source = 0; source < step.sources.count; ++source) {
       const int owner = step.sources.rank_of(source);
@@ -131,18 +130,14 @@ void Symbolic::combine(int rank, int64_t index, const Step& step) {
         refuse(rank, index, fmt::format("adds a contribution to chunk {} twice", step.chunk + k));
       }
       sum = source == 0 ? content : added(sum, content);
-      if (owner == rank) continue;
-      links_.add(owner, rank, bytes);
-      rank_at(rank).sent_bytes += bytes;
+      if (owner != rank) meter_.one_sided(rank, owner, rank, bytes);
     }
     for (int destination = 0; destination < step.destinations.count; ++destination) {
       const int owner = step.destinations.rank_of(destination);
       const int slot = step.destinations.slot_of(destination) + k;
       store(rank, index, owner, slot);
       at(owner, slot) = sum;
-      if (owner == rank) continue;
-      links_.add(rank, owner, bytes);
-      rank_at(rank).sent_bytes += bytes;
+      if (owner != rank) meter_.one_sided(rank, rank, owner, bytes);
     }
   }
 }
@@ -152,7 +147,7 @@ Symbolic::Message Symbolic::send(int rank, int64_t index, const Step& step) {
                   .index = index,
                   .slots = step.slots,
                   .chunk = step.chunk,
-                  .depth = rank_at(rank).depth,
+                  .depth = meter_.depth(rank),
                   .cargo = nullptr};
   if (buffered_ || races_ || unites()) message.cargo = std::make_unique<Cargo>();
   for (int k = 0; k < step.slots.count; ++k) {
@@ -163,14 +158,8 @@ Symbolic::Message Symbolic::send(int rank, int64_t index, const Step& step) {
   }
   if (races_) message.cargo->clock = races_->tell(rank);
   if (unites()) message.cargo->heard = heard_[static_cast<size_t>(rank)];
-  const int64_t bytes = bytes_of(step.chunk, step.slots.count);
-  const bool is_sent = bytes > 0 || (unites() && step.slots.count > 0);
-  if (!is_sent) return message;
-  Rank& self = rank_at(rank);
-  self.sent_bytes += bytes;
-  self.messages += 1;
-  rank_at(step.peer).received_bytes += bytes;
-  links_.add(rank, step.peer, bytes);
+  const int64_t bytes = meter_.bytes_of(step.chunk, step.slots.count);
+  if (meter_.is_sent(step, bytes)) meter_.message(rank, step.peer, bytes);
   return message;
 }
 
@@ -183,7 +172,7 @@ void Symbolic::receive(int rank, int64_t index, const Step& step, Message messag
                        message.chunk, step.slots.count, step.chunk));
     return;
   }
-  if (step.slots.count > 0) self.next_depth = std::max(self.next_depth, message.depth + 1);
+  if (step.slots.count > 0) meter_.arrived(rank, message.depth);
   if (races_) races_->learn(rank, message.cargo->clock);
   for (int k = 0; k < step.slots.count; ++k) {
     self.received.push_back(buffered_ ? message.cargo->contents[static_cast<size_t>(k)]
@@ -223,7 +212,7 @@ void Symbolic::end_round(int rank, int) {
   }
   self.receipts.clear();
   self.received.clear();
-  self.depth = std::max(self.depth, self.next_depth);
+  meter_.end_round(rank);
 }
 
 Content Symbolic::sum_of_all(int chunk) const {
@@ -324,25 +313,6 @@ std::string Symbolic::compare_with_promise() {
     if (!problem.empty()) return problem;
   }
   return "";
-}
-
-int64_t Symbolic::bytes_of(int chunk, int count) const {
-  if (unites()) return 0;
-  return chunk_elements(plan_, options_.count, chunk, count) * options_.element_bytes;
-}
-
-Traffic Symbolic::traffic() const {
-  Traffic traffic;
-  for (const auto& rank : ranks_) {
-    traffic.bytes_per_rank = std::max(traffic.bytes_per_rank, rank.sent_bytes);
-    traffic.bytes_at_rank = std::max(traffic.bytes_at_rank, rank.sent_bytes + rank.received_bytes);
-    traffic.total_bytes += rank.sent_bytes;
-    traffic.messages_per_rank = std::max(traffic.messages_per_rank, rank.messages);
-    traffic.total_messages += rank.messages;
-    traffic.rounds = std::max(traffic.rounds, rank.depth);
-  }
-  traffic.bytes_per_link = links_.most();
-  return traffic;
 }
 
 }  // namespace lockstep::plan

@@ -7,7 +7,7 @@
 
 #include "lockstep/plan/verify.h"
 #include "plan/content.h"
-#include "plan/links.h"
+#include "plan/meter.h"
 #include "plan/races.h"
 
 namespace lockstep::plan {
@@ -42,7 +42,7 @@ class Symbolic {
   const std::string& problem() const { return problem_; }
   /// Compares what every rank holds with what the collective promises; "" if it is that.
   std::string compare_with_promise();
-  Traffic traffic() const;
+  Traffic traffic() const { return meter_.traffic(); }
   bool exact() const { return exact_; }
 
  private:
@@ -56,9 +56,6 @@ class Symbolic {
   struct Rank {
     std::vector<Receipt> receipts = {};  ///< Of the round that is under way.
     std::vector<Content> received = {};
-    int depth = 0;       ///< Messages in the longest chain that led here.
-    int next_depth = 0;  ///< After the round.
-    int64_t sent_bytes = 0, received_bytes = 0, messages = 0;
     std::vector<Races::Clock> told = {};  ///< By each raising of its flag.
     std::vector<int> told_depth = {};
   };
@@ -78,11 +75,9 @@ class Symbolic {
   std::string compare(int rank, int slot, Content expected, bool is_sum);
   Content sum_of_all(int chunk) const;
   uint64_t declared_expression() const;
-  int64_t bytes_of(int chunk, int count) const;
   bool unites() const { return plan_.collective == Collective::kBarrier; }
 
   const Plan& plan_;
-  const VerifyOptions options_;
   const bool buffered_;
   const bool exact_;
   std::vector<Content> contents_;  ///< Of all slots of all ranks.
@@ -91,7 +86,7 @@ class Symbolic {
   std::vector<uint64_t>
       expressions_;               ///< By chunk: how the first rank looked at has added it; 0 for not yet.
   std::unique_ptr<Races> races_;  ///< Only for one-sided plans.
-  Links links_;
+  Meter meter_;
   std::string problem_;
 };
 
