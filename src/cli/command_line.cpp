@@ -117,7 +117,13 @@ int run_verb(const Verb& verb, const Words& words) {
     throw UsageError(
         fmt::format("lockstep {0}: {1}; hint: see lockstep {0} --help", verb.name, error.what()));
   }
-  return action(invocation);
+  try {
+    return action(invocation);
+  } catch (const UsageError& error) {
+    const std::string_view text = error.what();
+    if (text.starts_with("lockstep ")) throw;
+    throw UsageError(fmt::format("lockstep {}: {}", verb.name, text));
+  }
 }
 
 int dispatch(const Words& words) {

@@ -102,13 +102,7 @@ int run(RunOptions& options, const Invocation& invocation) {
   } else if (engine != environment.end()) {
     transport::require_engine(engine->second, "LOCKSTEP_ENGINE");
   }
-  const Job job = [&] {
-    try {
-      return launch::resolve_job(options.job, environment, look_at_machine(environment));
-    } catch (const UsageError& error) {
-      throw UsageError(fmt::format("lockstep run: {}", error.what()));
-    }
-  }();
+  const Job job = launch::resolve_job(options.job, environment, look_at_machine(environment));
   if (options.job.dry_run) {
     if (options.json.prints_text()) print_plan(job, options.explain);
     options.json.write(to_json(job));

@@ -72,9 +72,10 @@ Row openblas_row(const Facts& facts) {
     row.value = blas.found.found ? fmt::format("LibTorch multiplies with {} instead{}",
                                                blas.torch.blas_library, rate_text(blas.torch))
                                  : blas.found.problem;
-    row.mend =
-        "apt-get install libopenblas0-pthread && update-alternatives --auto libblas.so.3-$(uname "
-        "-m)-linux-gnu";
+    row.mend = fmt::format(
+        "{0}apt-get install libopenblas0-pthread && {0}update-alternatives --auto "
+        "libblas.so.3-$(uname -m)-linux-gnu",
+        facts.sudo());
     return row;
   }
   const std::string asked = launch::asked_coretype(facts.environment);
