@@ -126,6 +126,10 @@ std::string_view name(Sends sends) {
   return sends == Sends::kRendezvous ? "rendezvous" : "buffered";
 }
 
+std::string_view name(Division division) {
+  return division == Division::kSplit ? "split" : "each";
+}
+
 std::string_view name(Kind kind) {
   switch (kind) {
     case Kind::kCopy:

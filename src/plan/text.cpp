@@ -55,10 +55,9 @@ std::string to_string(const Plan& plan) {
                                  name(plan.collective), plan.algorithm, plan.world, steps,
                                  kMostPrintedSteps));
   }
-  std::string text =
-      fmt::format("plan {} {} world {} root {} chunks {} slots {} {} order {} sends {}",
-                  name(plan.collective), plan.algorithm, plan.world, plan.root, plan.chunks, plan.slots,
-                  plan.division == Division::kSplit ? "split" : "each", name(plan.order), name(plan.sends));
+  std::string text = fmt::format("plan {} {} world {} root {} chunks {} slots {} {} order {} sends {}",
+                                 name(plan.collective), plan.algorithm, plan.world, plan.root, plan.chunks,
+                                 plan.slots, name(plan.division), name(plan.order), name(plan.sends));
   if (plan.ranks_per_node > 0) text += fmt::format(" ranks_per_node {}", plan.ranks_per_node);
   text += "\n";
   for (int rank = 0; rank < plan.world; ++rank) {

@@ -107,6 +107,7 @@ Count chunk_elements(const Plan& plan, Count count, int first, int chunks);
 std::string_view name(Collective collective);
 std::string_view name(Order order);
 std::string_view name(Sends sends);
+std::string_view name(Division division);
 std::string_view name(Kind kind);
 
 }  // namespace lockstep::plan
