@@ -38,10 +38,10 @@ constexpr uint64_t sum_of(uint64_t a, uint64_t b) {
   return a < b ? scramble(a * 3 + scramble(b)) : scramble(b * 3 + scramble(a));
 }
 
-/// Whether both have a contribution of the same rank. Above 64 ranks that shows only in the end, by count and
-/// sum.
-inline bool overlap(const Content& a, const Content& b, bool exact) {
-  return exact && (a.low & b.low) != 0;
+/// Whether both have a contribution of the same rank. Above 64 ranks that shows in the end, by count and sum;
+/// only counts beyond the world show at once, and none may come about: such sums would wrap around.
+inline bool overlap(const Content& a, const Content& b, bool exact, int world) {
+  return exact ? (a.low & b.low) != 0 : a.count > world - b.count;
 }
 
 /// a + b, contributions and all.

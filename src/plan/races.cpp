@@ -41,6 +41,22 @@ std::string Races::store(int by, int owner, int slot) {
   return "";
 }
 
+std::string Races::leave(int rank) {
+  for (int slot = 0; slot < slots_per_rank_; ++slot) {
+    const Slot& place = slot_of(rank, slot);
+    if (!known(rank, place.store)) {
+      return fmt::format("ends while rank {} may still be storing its slot {}: no flag orders them",
+                         place.store.by, slot);
+    }
+    for (const auto& load : place.loads) {
+      if (known(rank, load)) continue;
+      return fmt::format("ends while rank {} may still be loading its slot {}: no flag orders them", load.by,
+                         slot);
+    }
+  }
+  return "";
+}
+
 Races::Clock Races::tell(int rank) {
   Clock& clock = clocks_[static_cast<size_t>(rank)];
   Clock told = clock;

@@ -20,6 +20,9 @@ class Races {
   std::string load(int by, int owner, int slot);
   std::string store(int by, int owner, int slot);
 
+  /// Rank `rank` is done with the plan: its memory is its own again. Returns who may still use it, or "".
+  std::string leave(int rank);
+
   /// What rank `rank` tells by raising its flag or sending a message: all it knows.
   Clock tell(int rank);
   /// Rank `rank` has learnt what `clock` knew.

@@ -61,7 +61,7 @@ std::optional<std::string> check_places(const Plan& plan, const Places& places, 
     if (slot < 0 || slot + width > plan.slots) return fmt::format("slot {} is not there", slot);
   }
   if (places.except < 0) return std::nullopt;
-  if (places.except_slot < 0 || places.except_slot + width > plan.slots) {
+  if (places.except_slot < 0 || places.except_slot > plan.slots - width) {
     return fmt::format("slot {} is not there", places.except_slot);
   }
   if (places.rank_of(places.except) != rank) return "the place apart is not its own";
@@ -107,6 +107,10 @@ std::string check_header(const Plan& plan) {
   if (plan.world < 1) return fmt::format("a world of {} ranks", plan.world);
   if (plan.root < 0 || plan.root >= plan.world)
     return fmt::format("root {} in a world of {}", plan.root, plan.world);
+  const bool adds = plan.collective == Collective::kAllReduce || plan.collective == Collective::kReduce ||
+                    plan.collective == Collective::kReduceScatter;
+  if (adds && plan.order == Order::kNone) return fmt::format("{} with order none", name(plan.collective));
+  if (plan.order == Order::kNode && plan.ranks_per_node < 1) return "order node without ranks per node";
   if (plan.chunks < 1) return fmt::format("{} chunks", plan.chunks);
   const bool pairs = plan.collective == Collective::kAllToAll;
   const bool by_rank = plan.collective == Collective::kScatter || plan.collective == Collective::kGather ||

@@ -126,10 +126,13 @@ void Symbolic::combine(int rank, int64_t index, const Step& step) {
       const Content& content = at(owner, slot);
       expect_chunk(rank, index, content, owner, slot, step.chunk + k);
       load(rank, index, owner, slot);
-      if (source > 0 && overlap(sum, content, exact_)) {
+      if (source == 0) {
+        sum = content;
+      } else if (overlap(sum, content, exact_, plan_.world)) {
         refuse(rank, index, fmt::format("adds a contribution to chunk {} twice", step.chunk + k));
+      } else {
+        sum = added(sum, content);
       }
-      sum = source == 0 ? content : added(sum, content);
       if (owner != rank) meter_.one_sided(rank, owner, rank, bytes);
     }
     for (int destination = 0; destination < step.destinations.count; ++destination) {
@@ -156,8 +159,8 @@ Symbolic::Message Symbolic::send(int rank, int64_t index, const Step& step) {
     load(rank, index, rank, step.slots.first + k);
     if (buffered_) message.cargo->contents.push_back(content);
   }
-  if (races_) message.cargo->clock = races_->tell(rank);
-  if (unites()) message.cargo->heard = heard_[static_cast<size_t>(rank)];
+  if (races_ && is_always_sent(step)) message.cargo->clock = races_->tell(rank);
+  if (unites() && is_always_sent(step)) message.cargo->heard = heard_[static_cast<size_t>(rank)];
   const int64_t bytes = meter_.bytes_of(step.chunk, step.slots.count);
   if (meter_.is_sent(step, bytes)) meter_.message(rank, step.peer, bytes);
   return message;
@@ -173,7 +176,6 @@ void Symbolic::receive(int rank, int64_t index, const Step& step, Message messag
     return;
   }
   if (step.slots.count > 0) meter_.arrived(rank, message.depth);
-  if (races_) races_->learn(rank, message.cargo->clock);
   for (int k = 0; k < step.slots.count; ++k) {
     self.received.push_back(buffered_ ? message.cargo->contents[static_cast<size_t>(k)]
                                       : at(message.from, message.slots.first + k));
@@ -187,18 +189,31 @@ void Symbolic::add(int rank, const Receipt& receipt, Content& own, const Content
     refuse(rank, receipt.index, fmt::format("adds chunk {} to {}", other.chunk, held(own)));
     return;
   }
-  if (!unites() && overlap(own, other, exact_)) {
+  if (unites()) return;
+  if (overlap(own, other, exact_, plan_.world)) {
     refuse(rank, receipt.index, fmt::format("adds a contribution to chunk {} twice", own.chunk));
+    return;
   }
-  if (!unites()) own = added(own, other);
+  own = added(own, other);
+}
+
+void Symbolic::learn(int rank, const Receipt& receipt) {
+  if (!receipt.cargo) return;
+  if (!receipt.cargo->clock.empty()) races_->learn(rank, receipt.cargo->clock);
+  for (size_t other = 0; other < receipt.cargo->heard.size(); ++other) {
+    if (receipt.cargo->heard[other]) heard_[static_cast<size_t>(rank)][other] = true;
+  }
+}
+
+bool Symbolic::is_always_sent(const Step& step) const {
+  if (step.slots.count == 0) return false;
+  return unites() || plan_.division == Division::kEach || step.chunk == 0;
 }
 
 void Symbolic::end_round(int rank, int) {
   Rank& self = rank_at(rank);
   for (const auto& receipt : self.receipts) {
-    for (size_t other = 0; unites() && other < heard_.size(); ++other) {
-      if (receipt.cargo->heard[other]) heard_[static_cast<size_t>(rank)][other] = true;
-    }
+    learn(rank, receipt);
     for (int k = 0; k < receipt.slots.count; ++k) {
       const int slot = receipt.slots.first + k;
       const Content& content = self.received[receipt.begin + static_cast<size_t>(k)];
@@ -245,11 +260,6 @@ std::string Symbolic::compare(int rank, int slot, Content expected, bool is_sum)
     return fmt::format("rank {} ends with {}{} in slot {}; expected {}", rank, held(found), wrong_ones, slot,
                        held(expected));
   }
-  if (races_) {
-    if (const auto race = races_->load(rank, rank, slot); !race.empty()) {
-      return fmt::format("rank {} at its end {}", rank, race);
-    }
-  }
   if (!is_sum) return "";
   uint64_t& expression = expressions_[static_cast<size_t>(expected.chunk)];
   if (expression == 0) {
@@ -270,6 +280,9 @@ std::string Symbolic::compare_with_promise() {
     content.chunk = chunk;
     return content;
   };
+  for (int rank = 0; races_ && rank < plan_.world; ++rank) {
+    if (const auto race = races_->leave(rank); !race.empty()) return fmt::format("rank {} {}", rank, race);
+  }
   for (int rank = 0; rank < plan_.world; ++rank) {
     std::string problem;
     const auto check = [&](int slot, const Content& expected, bool is_sum) {

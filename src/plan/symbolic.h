@@ -71,6 +71,12 @@ class Symbolic {
   void combine(int rank, int64_t index, const Step& step);
   void load(int rank, int64_t index, int owner, int slot);
   void store(int rank, int64_t index, int owner, int slot);
+  /// Takes over what a message told. At the end of the round: its sends did not know of it, nor did receives
+  /// before it.
+  void learn(int rank, const Receipt& receipt);
+  /// Whether the message is sent for any count above 0; longer chunks come first. Only such messages order
+  /// anything.
+  bool is_always_sent(const Step& step) const;
   void add(int rank, const Receipt& receipt, Content& own, const Content& other);
   std::string compare(int rank, int slot, Content expected, bool is_sum);
   Content sum_of_all(int chunk) const;

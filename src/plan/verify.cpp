@@ -47,7 +47,8 @@ Verdict verify(const Plan& plan, const VerifyOptions& options) {
   if (!verdict.problem.empty()) return verdict;
 
   Symbolic symbolic(plan, options, plan.sends, structure.one_sided);
-  const auto blocked = Walk(plan, plan.sends, symbolic).run();
+  Walk walk(plan, plan.sends, symbolic);
+  const auto blocked = walk.run();
   verdict.exact = symbolic.exact();
   verdict.traffic = symbolic.traffic();
   verdict.problem = symbolic.problem();
@@ -56,6 +57,10 @@ Verdict verify(const Plan& plan, const VerifyOptions& options) {
       if (verdict.blocked.empty() || verdict.blocked.back() != one.rank) verdict.blocked.push_back(one.rank);
     }
     if (verdict.problem.empty()) verdict.problem = describe(blocked, plan.sends);
+  }
+  if (const auto* lost = walk.unreceived(); lost != nullptr && verdict.problem.empty()) {
+    verdict.problem = fmt::format("rank {} step {} ({}): is never received", lost->from, lost->index,
+                                  to_string(plan.step(lost->from, lost->index)));
   }
   if (verdict.problem.empty()) verdict.problem = symbolic.compare_with_promise();
   verdict.ok = verdict.problem.empty();

@@ -53,6 +53,13 @@ class Walk {
     return blocked;
   }
 
+  /// After run(): the first buffered message that nobody received, or null.
+  const Message* unreceived() const {
+    const auto first = std::min_element(in_flight_.begin(), in_flight_.end(),
+                                        [](const auto& a, const auto& b) { return a.first < b.first; });
+    return first == in_flight_.end() ? nullptr : &first->second.front();
+  }
+
  private:
   struct Lane {
     Cursor
