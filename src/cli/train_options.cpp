@@ -27,10 +27,10 @@ void require_memory(const train::BaselineOptions& options) {
       static_cast<double>(sysconf(_SC_PHYS_PAGES)) * static_cast<double>(sysconf(_SC_PAGESIZE));
   if (needed <= present) return;
   constexpr double kGiB = 1024.0 * 1024 * 1024;
-  throw UsageError(fmt::format(
-      "lockstep train: --dim {}, --depth {} and --batch {} need {:.1f} GiB, this machine has {:.1f} "
-      "GiB; hint: lower the largest of them",
-      options.dim, options.depth, options.batch, needed / kGiB, present / kGiB));
+  throw UsageError(
+      fmt::format("--dim {}, --depth {} and --batch {} need {:.1f} GiB, this machine has {:.1f} "
+                  "GiB; hint: lower the largest of them",
+                  options.dim, options.depth, options.batch, needed / kGiB, present / kGiB));
 }
 
 }  // namespace
