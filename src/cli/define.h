@@ -9,6 +9,7 @@ Action define_bench_launcher(Flags flags);
 Action define_bench_rank(Flags flags);
 Action define_completion(Flags flags);
 Action define_doctor(Flags flags);
+Action define_plan(Flags flags);
 Action define_probe(Flags flags);
 Action define_run(Flags flags);
 Action define_simulate(Flags flags);

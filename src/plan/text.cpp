@@ -10,7 +10,7 @@ namespace {
 
 std::string slots_text(const Slots& slots) {
   if (slots.count == 1) return fmt::format("slot {}", slots.first);
-  return fmt::format("slots {}..{}", slots.first, slots.first + slots.count - 1);
+  return fmt::format("slots {}..{}", slots.first, int64_t{slots.first} + slots.count - 1);
 }
 
 std::string places_text(const Places& places) {
@@ -47,7 +47,7 @@ std::string to_string(const Step& step) {
                      chunk_text(step.chunk, step.slots.first));
 }
 
-std::string to_string(const Plan& plan) {
+void check_printable(const Plan& plan) {
   int64_t steps = 0;
   for (int rank = 0; rank < plan.world; ++rank) steps += plan.size(rank);
   if (steps > kMostPrintedSteps) {
@@ -55,6 +55,10 @@ std::string to_string(const Plan& plan) {
                                  name(plan.collective), plan.algorithm, plan.world, steps,
                                  kMostPrintedSteps));
   }
+}
+
+std::string to_string(const Plan& plan) {
+  check_printable(plan);
   std::string text = fmt::format("plan {} {} world {} root {} chunks {} slots {} {} order {} sends {}",
                                  name(plan.collective), plan.algorithm, plan.world, plan.root, plan.chunks,
                                  plan.slots, name(plan.division), name(plan.order), name(plan.sends));

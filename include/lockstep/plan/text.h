@@ -10,6 +10,9 @@ namespace lockstep::plan {
 /// The most steps that to_string writes, of all ranks together; larger plans are refused by UsageError.
 constexpr int64_t kMostPrintedSteps = 1'000'000;
 
+/// Throws UsageError if a plan has more steps than that.
+void check_printable(const Plan& plan);
+
 /// One step as plans, verdicts and traces show it, such as `send 1 slot 3` or `recv_reduce 3 slots 4..5 chunk
 /// 0`.
 std::string to_string(const Step& step);
