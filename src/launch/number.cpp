@@ -9,11 +9,14 @@
 namespace lockstep::launch {
 
 int parse_number(std::string_view origin, std::string_view text, int low, int high) {
-  const bool digits = !text.empty() && text.find_first_not_of("0123456789") == std::string_view::npos;
-  if (!digits) throw UsageError(fmt::format("{}: '{}' is not a whole number", origin, text));
+  const bool negative = text.starts_with('-');
+  const std::string_view digits = text.substr(negative ? 1 : 0);
+  if (digits.empty() || digits.find_first_not_of("0123456789") != std::string_view::npos) {
+    throw UsageError(fmt::format("{}: '{}' is not a whole number", origin, text));
+  }
   int value = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (error != std::errc() || value < low || value > high) {
+  if (negative || error != std::errc() || value < low || value > high) {
     throw UsageError(fmt::format("{}: {} is not between {} and {}", origin, text, low, high));
   }
   return value;

@@ -21,7 +21,7 @@ TEST(ParseNumber, RefusesByOriginAndValue) {
   EXPECT_THAT([] { parse_number("--nnodes", "2x", 1, 7); },
               ThrowsMessage<UsageError>("--nnodes: '2x' is not a whole number"));
   EXPECT_THAT([] { parse_number("--nnodes", "-0", 0, 7); },
-              ThrowsMessage<UsageError>("--nnodes: '-0' is not a whole number"));
+              ThrowsMessage<UsageError>("--nnodes: -0 is not between 0 and 7"));
   EXPECT_THAT([] { parse_number("--nnodes", "", 1, 7); },
               ThrowsMessage<UsageError>("--nnodes: '' is not a whole number"));
   EXPECT_THAT([] { parse_number("--nnodes", "99999999999999", 1, 7); },

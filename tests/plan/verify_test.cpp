@@ -27,7 +27,8 @@ TEST_P(EveryAlgorithm, IsProvedForWorldsTo64AndEveryRoot) {
   const Algorithm& algorithm = GetParam();
   for (int world = 1; world <= 64; ++world) {
     for (const int root : roots(algorithm.collective, world)) {
-      for (const int per_node : algorithm.name == "hierarchical" ? std::vector{1, 2, 3, 4, 8, 64} : std::vector{1}) {
+      for (const int per_node :
+           algorithm.name == "hierarchical" ? std::vector{1, 2, 3, 4, 8, 64} : std::vector{1}) {
         const Plan plan = algorithm.make({.world = world, .root = root, .ranks_per_node = per_node});
         const Verdict verdict = verify(plan);
         ASSERT_TRUE(verdict.ok) << "world " << world << " root " << root << " per node " << per_node << ": "
