@@ -42,7 +42,11 @@ _lockstep() {{
 {cases}  esac
   _files
 }}
-compdef _lockstep lockstep ./lockstep
+if [ "$funcstack[1]" = _lockstep ]; then
+  _lockstep "$@"  # loaded by name from a folder of completions: this is the first call
+else
+  compdef _lockstep lockstep ./lockstep
+fi
 )";
 
 std::string first_word(const Verb& verb) {

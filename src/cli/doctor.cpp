@@ -26,7 +26,7 @@ int64_t count(const std::vector<Row>& rows, Status status) {
 }
 
 std::string status_cell(Status status, bool colour) {
-  const std::string cell = fmt::format("{:<8}", doctor::to_string(status));
+  std::string cell = fmt::format("{:<8}", doctor::to_string(status));
   if (!colour) return cell;
   const auto tint = status == Status::kOk        ? fmt::terminal_color::green
                     : status == Status::kWarning ? fmt::terminal_color::yellow

@@ -21,7 +21,7 @@ std::string problem(bool succeeded) {
 
 std::string try_pidfd() {
   const auto fd = static_cast<int>(syscall(SYS_pidfd_open, getpid(), 0));
-  const std::string found = problem(fd >= 0);
+  std::string found = problem(fd >= 0);
   if (fd >= 0) close(fd);
   return found;
 }
