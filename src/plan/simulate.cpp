@@ -26,10 +26,7 @@ class Timing {
   };
 
   Timing(const Plan& plan, const Network& network, Count count, int element_bytes)
-      : plan_(plan),
-        network_(network),
-        meter_(plan, count, element_bytes),
-        ranks_(static_cast<size_t>(plan.world)) {
+      : network_(network), meter_(plan, count, element_bytes), ranks_(static_cast<size_t>(plan.world)) {
     for (int rank = 0; rank < plan.world; ++rank) {
       const auto slow = network.slow.find(rank);
       if (slow != network.slow.end()) at(rank).slowness = slow->second;
@@ -132,7 +129,6 @@ class Timing {
     return seconds;
   }
 
-  const Plan& plan_;
   const Network& network_;
   Meter meter_;
   std::vector<Rank> ranks_;
