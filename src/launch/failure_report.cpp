@@ -89,6 +89,8 @@ std::string failure_report(const Attempt& attempt, int number, int of, int node_
     text +=
         fmt::format("  rank {}: {}{}, {} later\n", end.rank, describe_end(end.wait_status),
                     end.asked_to ? ", asked by the launcher" : "", after(cause->noticed_ns, end.noticed_ns));
+    // A rank that unwinds slowly is outrun by those that it brought down: its own words may tell the cause.
+    if (!end.last_lines.empty()) text += fmt::format("    | {}\n", end.last_lines.back());
   }
   return text;
 }

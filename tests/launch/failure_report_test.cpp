@@ -51,6 +51,15 @@ TEST(FailureReport, NamesTheFirstFailureFirstAndThenTheOthersInOrder) {
   EXPECT_THAT(report, Not(HasSubstr("attempt")));
 }
 
+TEST(FailureReport, QuotesTheLastWordsOfThoseThatFellAfter) {
+  Attempt attempt{.started_ns = 0,
+                  .ends = {end_of(0, exited(1), 20, false), end_of(1, killed(15), 30, true)}};
+  attempt.ends[1].last_lines = {"Traceback", "RuntimeError: the true cause"};
+  EXPECT_THAT(failure_report(attempt, 1, 1, 0, "tux"),
+              AllOf(HasSubstr("asked by the launcher, 10.0 ms later\n    | RuntimeError: the true cause\n"),
+                    Not(HasSubstr("Traceback"))));
+}
+
 TEST(FailureReport, CountsAttempts) {
   const Attempt attempt{.started_ns = 0, .ends = {end_of(0, exited(9), 1500, false)}};
   EXPECT_THAT(failure_report(attempt, 2, 4, 0, "tux"), HasSubstr("attempt   2 of 4"));
