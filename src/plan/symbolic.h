@@ -7,6 +7,7 @@
 
 #include "lockstep/plan/verify.h"
 #include "plan/content.h"
+#include "plan/huge_pages.h"
 #include "plan/meter.h"
 #include "plan/races.h"
 
@@ -86,7 +87,7 @@ class Symbolic {
   const Plan& plan_;
   const bool buffered_;
   const bool exact_;
-  std::vector<Content> contents_;  ///< Of all slots of all ranks.
+  std::vector<Content, HugePages<Content>> contents_;  ///< Of all slots of all ranks.
   std::vector<Rank> ranks_;
   std::vector<std::vector<bool>> heard_;  ///< Barriers only: by rank, whom it has heard of.
   std::vector<uint64_t>
