@@ -33,10 +33,8 @@ BlasFacts gather_blas(const launch::CpuFeatures& cpu, const launch::Environment&
 
 std::string gloo_problem() {
   for (const char* name : {"libgloo.so.0", "libgloo.so"}) {
-    if (void* const library = dlopen(name, RTLD_LAZY | RTLD_LOCAL)) {
-      dlclose(library);
-      return "";
-    }
+    // Not to be unloaded: what its libraries have allocated would look like a leak.
+    if (dlopen(name, RTLD_LAZY | RTLD_LOCAL | RTLD_NODELETE) != nullptr) return "";
   }
   return dlerror();
 }
