@@ -114,16 +114,34 @@ std::optional<double> bytes(const std::string& text) {
   return value;
 }
 
+/// What the group may still take: the kernel drops cached files that nobody has used for a while before it refuses.
+std::optional<double> left(std::optional<double> limit, const fs::path& usage, const fs::path& statistics,
+                           const std::string& cached) {
+  const auto used = number(read_first_line(usage));
+  if (!limit || !used) return std::nullopt;
+  double reclaimable = 0;
+  std::ifstream file(statistics);
+  for (std::string key; file >> key;) {
+    double value = 0;
+    if (file >> value && key == cached) reclaimable = value;
+  }
+  return std::max(0.0, *limit - std::max(0.0, *used - reclaimable));
+}
+
 }  // namespace
 
 CgroupLimits cgroup_limits(const fs::path& root) {
   std::optional<double> cpu_limit;
   std::optional<double> memory_limit;
+  std::optional<double> memory_left;
   if (const auto unified = hierarchy_of(root, "")) {
     for (const auto& folder : folders(*unified)) {
       const Words words = split(read_first_line(folder / "cpu.max"), ' ');
       if (words.size() == 2) cpu_limit = tighter(cpu_limit, cpus(words[0], words[1]));
-      memory_limit = tighter(memory_limit, bytes(read_first_line(folder / "memory.max")));
+      const auto limit = bytes(read_first_line(folder / "memory.max"));
+      memory_limit = tighter(memory_limit, limit);
+      memory_left = tighter(
+          memory_left, left(limit, folder / "memory.current", folder / "memory.stat", "inactive_file"));
     }
   }
   if (const auto cpu = hierarchy_of(root, "cpu")) {
@@ -134,12 +152,16 @@ CgroupLimits cgroup_limits(const fs::path& root) {
   }
   if (const auto memory = hierarchy_of(root, "memory")) {
     for (const auto& folder : folders(*memory)) {
-      memory_limit = tighter(memory_limit, bytes(read_first_line(folder / "memory.limit_in_bytes")));
+      const auto limit = bytes(read_first_line(folder / "memory.limit_in_bytes"));
+      memory_limit = tighter(memory_limit, limit);
+      memory_left = tighter(memory_left, left(limit, folder / "memory.usage_in_bytes",
+                                              folder / "memory.stat", "total_inactive_file"));
     }
   }
   CgroupLimits limits;
   limits.cpus = cpu_limit;
   if (memory_limit) limits.memory_bytes = static_cast<uint64_t>(*memory_limit);
+  if (memory_left) limits.memory_left_bytes = static_cast<uint64_t>(*memory_left);
   return limits;
 }
 

@@ -27,6 +27,8 @@ const std::vector<Algorithm>& algorithms() {
        [](const Shape& s) { return hierarchical_all_reduce(s.world, s.ranks_per_node); }},
       {kAllReduce, "push", "one-sided on shared memory",
        [](const Shape& s) { return push_all_reduce(s.world); }},
+      {kAllReduce, "one-shot", "one-sided on shared memory, for small data",
+       [](const Shape& s) { return one_shot_all_reduce(s.world); }},
       {kBroadcast, "linear", "the root to everybody",
        [](const Shape& s) { return linear_broadcast(s.world, s.root); }},
       {kBroadcast, "binomial", "binomial tree",
@@ -57,6 +59,7 @@ const std::vector<Algorithm>& algorithms() {
        [](const Shape& s) { return linear_barrier(s.world); }},
       {kBarrier, "dissemination", "to partners at distance 1, 2, 4, ...",
        [](const Shape& s) { return dissemination_barrier(s.world); }},
+      {kBarrier, "flags", "one-sided on shared memory", [](const Shape& s) { return flag_barrier(s.world); }},
   };
   return all;
 }

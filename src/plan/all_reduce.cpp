@@ -150,4 +150,12 @@ Plan push_all_reduce(int world) {
   return plan;
 }
 
+Plan one_shot_all_reduce(int world) {
+  Plan plan = all_reduce("one-shot", world, 1, 1, Order::kRank);
+  const phases::ItemOf copy = [](int, int) { return phases::Item{.slots = {1, 1}, .chunk = 0}; };
+  plan.phases = {phases::copy_own(phases::whole_world(world), phases::everything(1), copy),
+                 phases::flag_exchange(world), phases::load_all(world, 1, 0)};
+  return plan;
+}
+
 }  // namespace lockstep::plan

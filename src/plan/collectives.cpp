@@ -168,6 +168,12 @@ Plan linear_barrier(int world) {
   return plan;
 }
 
+Plan flag_barrier(int world) {
+  Plan plan = plan_of(Collective::kBarrier, "flags", world, 0, 1, 1, Division::kEach, Order::kNone);
+  plan.phases = {phases::flag_exchange(world)};
+  return plan;
+}
+
 Plan dissemination_barrier(int world) {
   Plan plan = plan_of(Collective::kBarrier, "dissemination", world, 0, 1, 1, Division::kEach, Order::kNone);
   plan.phases = {phases::dissemination(phases::whole_world(world))};

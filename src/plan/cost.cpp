@@ -38,6 +38,7 @@ std::optional<double> all_reduce_formula(const std::string& algorithm, const Ter
     const double fold = t.is_power ? 0 : 2 * t.message(n) + n * t.g;
     return 2 * t.floor_log * t.a + n * (core - 1) / core * (2 * t.b + t.g) + fold;
   }
+  if (algorithm == "oneshot") return (p > 1 ? t.a : 0) + (p - 1) * n * (t.b + t.g);
   if (algorithm == "push") return (p > 1 ? 2 * t.a : 0) + (p - 1) / p * n * (2 * t.b + t.g);
   return std::nullopt;
 }
@@ -111,7 +112,7 @@ std::optional<double> formula_time(Collective collective, std::string_view algor
 }
 
 bool applies(const Algorithm& algorithm, const Shape& shape, const Network& network) {
-  if (algorithm.name == "push") return network.ranks_per_node >= shape.world;
+  if (algorithm.name == "push" || algorithm.name == "one-shot" || algorithm.name == "flags") return network.ranks_per_node >= shape.world;
   if (algorithm.name == "hierarchical")
     return network.ranks_per_node > 0 && network.ranks_per_node < shape.world;
   return true;

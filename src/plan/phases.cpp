@@ -366,6 +366,24 @@ Phase push(int world) {
           }};
 }
 
+Phase flag_exchange(int world) {
+  return {.size = [world](int) -> int64_t { return world; },
+          .step = [world](int rank, int64_t index) -> Step {
+            if (index == 0) return {.kind = Kind::kPost};
+            return {.kind = Kind::kWait, .peer = (rank + static_cast<int>(index)) % world, .flag = 1};
+          }};
+}
+
+Phase load_all(int world, int from, int to) {
+  return {.size = [](int) -> int64_t { return 1; },
+          .step = [=](int rank, int64_t) -> Step {
+            return {.kind = Kind::kCombine,
+                    .chunk = 0,
+                    .sources = {.rank = 0, .rank_step = 1, .slot = from, .count = world},
+                    .destinations = {.rank = rank, .slot = to, .count = 1}};
+          }};
+}
+
 Phase dissemination(GroupOf group_of) {
   return emitted([=](int rank, const Emit& emit) {
     const Group group = group_of(rank);

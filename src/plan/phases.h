@@ -95,6 +95,12 @@ Phase dissemination(GroupOf group);
 /// order and stores the sum into slot r of all ranks; then flags again. Two flag exchanges, no copy.
 Phase push(int world);
 
+/// One-sided: raises the flag, then waits until everybody has raised theirs.
+Phase flag_exchange(int world);
+
+/// One-sided: adds slot `from` of all ranks in rank order and stores the sum into the rank's own slot `to`.
+Phase load_all(int world, int from, int to);
+
 /// The largest power of two that is at most `size`, which is at least 1.
 int power_of_two_below(int size);
 

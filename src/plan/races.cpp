@@ -41,8 +41,8 @@ std::string Races::store(int by, int owner, int slot) {
   return "";
 }
 
-std::string Races::leave(int rank) {
-  for (int slot = 0; slot < slots_per_rank_; ++slot) {
+std::string Races::leave(int rank, int slots) {
+  for (int slot = 0; slot < std::min(slots, slots_per_rank_); ++slot) {
     const Slot& place = slot_of(rank, slot);
     if (!known(rank, place.store)) {
       return fmt::format("ends while rank {} may still be storing its slot {}: no flag orders them",

@@ -101,6 +101,7 @@ void Symbolic::local(int rank, int64_t index, const Step& step) {
     case Kind::kPost:
       self.told.push_back(races_->tell(rank));
       self.told_depth.push_back(meter_.depth(rank));
+      if (unites()) self.told_heard.push_back(heard_[static_cast<size_t>(rank)]);
       return;
     case Kind::kWait: {
       if (step.flag < 1) return;
@@ -108,6 +109,7 @@ void Symbolic::local(int rank, int64_t index, const Step& step) {
       const auto which = static_cast<size_t>(step.flag - 1);
       races_->learn(rank, peer.told[which]);
       meter_.arrived(rank, peer.told_depth[which]);
+      if (unites()) hear(rank, peer.told_heard[which]);
       meter_.end_round(rank);  // a wait is over when it is over
       return;
     }
@@ -200,8 +202,12 @@ void Symbolic::add(int rank, const Receipt& receipt, Content& own, const Content
 void Symbolic::learn(int rank, const Receipt& receipt) {
   if (!receipt.cargo) return;
   if (!receipt.cargo->clock.empty()) races_->learn(rank, receipt.cargo->clock);
-  for (size_t other = 0; other < receipt.cargo->heard.size(); ++other) {
-    if (receipt.cargo->heard[other]) heard_[static_cast<size_t>(rank)][other] = true;
+  hear(rank, receipt.cargo->heard);
+}
+
+void Symbolic::hear(int rank, const std::vector<bool>& heard) {
+  for (size_t other = 0; other < heard.size(); ++other) {
+    if (heard[other]) heard_[static_cast<size_t>(rank)][other] = true;
   }
 }
 
@@ -281,7 +287,7 @@ std::string Symbolic::compare_with_promise() {
     return content;
   };
   for (int rank = 0; races_ && rank < plan_.world; ++rank) {
-    if (const auto race = races_->leave(rank); !race.empty()) return fmt::format("rank {} {}", rank, race);
+    if (const auto race = races_->leave(rank, plan_.chunks); !race.empty()) return fmt::format("rank {} {}", rank, race);
   }
   for (int rank = 0; rank < plan_.world; ++rank) {
     std::string problem;

@@ -59,6 +59,7 @@ class Symbolic {
     std::vector<Content> received = {};
     std::vector<Races::Clock> told = {};  ///< By each raising of its flag.
     std::vector<int> told_depth = {};
+    std::vector<std::vector<bool>> told_heard = {};  ///< Barriers only.
   };
 
   Content& at(int rank, int slot) {
@@ -75,6 +76,7 @@ class Symbolic {
   /// Takes over what a message told. At the end of the round: its sends did not know of it, nor did receives
   /// before it.
   void learn(int rank, const Receipt& receipt);
+  void hear(int rank, const std::vector<bool>& heard);
   /// Whether the message is sent for any count above 0; longer chunks come first. Only such messages order
   /// anything.
   bool is_always_sent(const Step& step) const;

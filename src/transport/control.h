@@ -1,5 +1,6 @@
 #pragma once
 
+#include <atomic>
 #include <chrono>
 #include <memory>
 #include <optional>
@@ -39,8 +40,8 @@ class Control {
   /// Tells everybody that the job has failed. The first failure wins; from then on it is everybody's.
   virtual void fail(const Failure& failure) = 0;
 
-  /// Whether the job has failed: cheap, for any thread, once a microsecond if need be.
-  virtual bool has_failed() const = 0;
+  /// Whether the job has failed: for any thread, as often as need be.
+  const std::atomic<bool>& has_failed() const { return has_failed_; }
 
   /// The first failure, if any.
   virtual std::optional<Failure> failure() const = 0;
@@ -48,6 +49,9 @@ class Control {
   /// This rank is done. The other ranks then do not take the end of its connection for its death. Rank 0
   /// stays until the others are done too, or until the deadline: with it goes the star.
   virtual void leave(Clock::time_point deadline) = 0;
+
+ protected:
+  std::atomic<bool> has_failed_ = false;  ///< Set after the failure can be read.
 };
 
 /// Descriptors that came with a meeting on one host, in the order of ranks.

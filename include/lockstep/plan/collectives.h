@@ -37,6 +37,9 @@ Plan pairwise_all_to_all(int world);  ///< P-1 rounds, one partner at a time.
 Plan linear_barrier(int world);         ///< 2 rounds through rank 0.
 Plan dissemination_barrier(int world);  ///< ceil(log2 P) rounds. (Hensgen, Finkel and Manber, 1988.)
 
+/// One-sided: everybody raises its flag and waits for all others'.
+Plan flag_barrier(int world);
+
 /// What a plan is made for.
 struct Shape {
   int world = 1;

@@ -1,0 +1,48 @@
+#include "comms/call.h"
+
+#include <fmt/format.h>
+
+#include "lockstep/plan/collectives.h"
+
+namespace lockstep::comms {
+
+namespace {
+
+bool reduces(plan::Collective collective) {
+  return collective == plan::Collective::kAllReduce || collective == plan::Collective::kReduce ||
+         collective == plan::Collective::kReduceScatter;
+}
+
+bool has_root(plan::Collective collective) {
+  return collective == plan::Collective::kBroadcast || collective == plan::Collective::kReduce ||
+         collective == plan::Collective::kScatter || collective == plan::Collective::kGather;
+}
+
+std::string_view algorithm_of(const transport::Header& header) {
+  const auto& all = plan::algorithms();
+  return header.algorithm < all.size() ? all[header.algorithm].name : "?";
+}
+
+}  // namespace
+
+std::string title(const transport::Header& header) {
+  if (header.operation == kPointToPoint) return fmt::format("message with tag {}", header.root);
+  return fmt::format("{} #{}", plan::name(static_cast<plan::Collective>(header.operation)), header.call);
+}
+
+std::string describe(const transport::Header& header) {
+  const auto type = static_cast<DataType>(header.type);
+  if (header.operation == kPointToPoint) {
+    return fmt::format("{} ({} {})", title(header), header.count, name(type));
+  }
+  const auto collective = static_cast<plan::Collective>(header.operation);
+  if (collective == plan::Collective::kBarrier) {
+    return fmt::format("{} (algorithm {})", title(header), algorithm_of(header));
+  }
+  return fmt::format("{} ({}{} {}{}, algorithm {})", title(header),
+                     reduces(collective) ? fmt::format("{} of ", name(static_cast<ReduceOp>(header.reduce))) : "",
+                     header.count, name(type), has_root(collective) ? fmt::format(", root {}", header.root) : "",
+                     algorithm_of(header));
+}
+
+}  // namespace lockstep::comms

@@ -1,0 +1,240 @@
+#include "comms/execute.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+
+#include "comms/combine.h"
+#include "comms/copy.h"
+#include "lockstep/error.h"
+
+namespace lockstep::comms {
+
+namespace {
+
+using plan::Kind;
+using plan::Plan;
+using plan::Step;
+using transport::OneSided;
+using transport::Stream;
+using transport::Transfer;
+
+/// Where the slots of a rank are. A run of slots lies in one piece from its first slot on.
+class Layout {
+ public:
+  Layout(const Plan& plan, const Data& data)
+      : plan_(plan), data_(data), element_bytes_(size_of(data.type)), chunks_(plan.chunks) {
+    scratch_stride_ = static_cast<size_t>(chunk_elements(plan, data.count, 0, 1)) * element_bytes_;
+  }
+
+  size_t scratch_bytes() const {
+    return plan_.slots > chunks_ ? scratch_stride_ * static_cast<size_t>(plan_.slots - chunks_) : 0;
+  }
+
+  size_t bytes_of(int chunk, int chunks) const {
+    return static_cast<size_t>(elements_of(chunk, chunks)) * element_bytes_;
+  }
+  int64_t elements_of(int chunk, int chunks) const {
+    return chunk_elements(plan_, data_.count, chunk, chunks);
+  }
+
+  /// Of a slot of a rank whose chunks begin at `slots` and whose scratch begins at `scratch`.
+  std::byte* at(int slot, std::byte* slots, std::byte* scratch) const {
+    if (plan_.collective == plan::Collective::kAllToAll) {
+      const size_t part = static_cast<size_t>(data_.count) * element_bytes_;
+      return slot < plan_.world ? slots + static_cast<size_t>(slot) * part
+                                : data_.inbox + static_cast<size_t>(slot - plan_.world) * part;
+    }
+    if (slot >= chunks_) return scratch + static_cast<size_t>(slot - chunks_) * scratch_stride_;
+    return slots + static_cast<size_t>(chunk_begin(plan_, data_.count, slot)) * element_bytes_;
+  }
+
+ private:
+  const Plan& plan_;
+  const Data& data_;
+  const size_t element_bytes_;
+  const int chunks_;
+  size_t scratch_stride_;
+};
+
+/// Plans that add in rank order have everything in one combine, which then divides too.
+int divisor_of(const Plan& plan, const Step& step, ReduceOp op) {
+  const bool completes = plan.order == plan::Order::kRank && step.sources.count == plan.world;
+  return op == ReduceOp::kMean && completes ? plan.world : 1;
+}
+
+template <typename AddressOf>
+void run_combine(const ReadyPlan& ready, const Step& step, const Layout& layout, const Data& data,
+                 AddressOf address_of) {
+  // Few on the small path: no allocation.
+  constexpr int kFew = 16;
+  std::array<const void*, kFew> few_sources;
+  std::array<void*, kFew> few_destinations;
+  std::vector<const void*> many_sources;
+  std::vector<void*> many_destinations;
+  const auto fill = [&](const plan::Places& places, auto& few, auto& many) {
+    const auto count = static_cast<size_t>(places.count);
+    if (places.count > kFew) many.resize(count);
+    auto* const addresses = places.count > kFew ? many.data() : few.data();
+    for (int k = 0; k < places.count; ++k) {
+      addresses[static_cast<size_t>(k)] = address_of(places.rank_of(k), places.slot_of(k));
+    }
+    return std::span(addresses, count);
+  };
+  const auto sources = fill(step.sources, few_sources, many_sources);
+  const auto destinations = fill(step.destinations, few_destinations, many_destinations);
+  combine(data.type, data.op, std::span<const void* const>(sources), std::span<void* const>(destinations),
+          layout.elements_of(step.chunk, step.width), divisor_of(ready.plan, step, data.op));
+}
+
+}  // namespace
+
+void Executor::run(const ReadyPlan& ready, const transport::Header& header, const Data& data,
+                   const transport::Limit& limit) {
+  if (ready.one_sided) return run_one_sided(ready, header, data, limit);
+  if (auto* const flags = transport_.one_sided()) {
+    flags->begin(header, limit);  // shown, so that ranks in another call find out
+    flags->post();
+  }
+  run_messages(ready, header, data, limit);
+}
+
+void Executor::run_messages(const ReadyPlan& ready, const transport::Header& header, const Data& data,
+                            const transport::Limit& limit) {
+  const Layout layout(ready.plan, data);
+  const bool barrier = ready.plan.collective == plan::Collective::kBarrier;
+  scratch_.resize(std::max(scratch_.size(), layout.scratch_bytes()));
+  const auto address = [&](int slot) { return layout.at(slot, data.slots, scratch_.data()); };
+  const auto bytes_of = [&](const Step& step) {
+    return barrier ? 0 : layout.bytes_of(step.chunk, step.slots.count);
+  };
+
+  const auto& steps = ready.steps;
+  std::vector<std::unique_ptr<Transfer>> sends, receives;
+  for (size_t begin = 0, end = 0; begin < steps.size(); begin = end) {
+    while (end < steps.size() && steps[end].round == steps[begin].round) ++end;
+    size_t to_add = 0;
+    for (size_t i = begin; i < end; ++i) {
+      const Step& step = steps[i];
+      if (step.kind == Kind::kCopy) {
+        copy(address(step.slots.first), address(step.from), bytes_of(step));
+      } else if (step.kind == Kind::kCombine) {
+        run_combine(ready, step, layout, data, [&](int, int slot) { return address(slot); });
+      } else if (step.kind == Kind::kRecvReduce) {
+        to_add += bytes_of(step);
+      }
+    }
+    received_.resize(std::max(received_.size(), to_add));
+    std::byte* next = received_.data();
+    for (size_t i = begin; i < end; ++i) {
+      const Step& step = steps[i];
+      const size_t bytes = bytes_of(step);
+      if (step.is_local() || step.slots.count == 0 || (bytes == 0 && !barrier)) continue;
+      if (step.is_send()) {
+        sends.push_back(
+            transport_.send(Stream::kCollective, step.peer, header, address(step.slots.first), bytes));
+      } else if (step.kind == Kind::kRecv) {
+        receives.push_back(
+            transport_.receive(Stream::kCollective, step.peer, header, address(step.slots.first), bytes));
+      } else {
+        receives.push_back(transport_.receive(Stream::kCollective, step.peer, header, next, bytes));
+        next += bytes;
+      }
+    }
+    for (const auto& transfer : receives) transfer->wait(limit);
+    for (const auto& transfer : sends) transfer->wait(limit);
+    receives.clear();
+    sends.clear();
+    // Only now: the round's sends read what was there before.
+    next = received_.data();
+    for (size_t i = begin; i < end; ++i) {
+      const Step& step = steps[i];
+      if (step.kind != Kind::kRecvReduce || barrier) continue;
+      std::byte* const own = address(step.slots.first);
+      const std::array<const void*, 2> sources = {own, next};
+      const std::array<void*, 1> destinations = {own};
+      combine(data.type, data.op, sources, destinations, layout.elements_of(step.chunk, step.slots.count));
+      next += bytes_of(step);
+    }
+  }
+}
+
+void Executor::run_one_sided(const ReadyPlan& ready, const transport::Header& header, const Data& data,
+                             const transport::Limit& limit) {
+  OneSided* const memory = transport_.one_sided();
+  if (memory == nullptr) {
+    throw UsageError(fmt::format("algorithm {}: needs memory that all ranks share; hint: use another algorithm, or "
+                                 "the engine shm",
+                                 ready.plan.algorithm));
+  }
+  const size_t bytes = static_cast<size_t>(data.count) * size_of(data.type);
+  memory->begin(header, limit);
+  if (bytes == 0) {
+    memory->share(memory->bounce_of(transport_.rank()));  // anything: no rank shall take the long way for nothing
+  } else {
+    memory->share(memory->contains(data.slots, bytes) ? data.slots : nullptr);
+  }
+  if (!run_flags(ready, data, limit)) run_staged(ready, header, data, limit);
+}
+
+bool Executor::run_flags(const ReadyPlan& ready, const Data& data, const transport::Limit& limit) {
+  OneSided& memory = *transport_.one_sided();
+  const Layout layout(ready.plan, data);
+  if (layout.scratch_bytes() > OneSided::kInboxBytes) {
+    throw UsageError(fmt::format("algorithm {}: takes at most {} bytes, not {}; hint: use push",
+                                 ready.plan.algorithm, OneSided::kInboxBytes, layout.scratch_bytes()));
+  }
+  const int rank = transport_.rank();
+  const auto address = [&](int of, int slot) {
+    return layout.at(slot, of == rank ? data.slots : memory.data_of(of), memory.inbox_of(of));
+  };
+  const bool uses_inbox = ready.plan.slots > ready.plan.chunks;
+  for (const Step& step : ready.steps) {
+    switch (step.kind) {
+      case Kind::kCopy:
+        copy(address(rank, step.slots.first), address(rank, step.from),
+             layout.bytes_of(step.chunk, step.slots.count));
+        break;
+      case Kind::kPost:
+        memory.post();
+        break;
+      case Kind::kWait:
+        memory.wait(step.peer, step.flag, limit);
+        break;
+      case Kind::kCombine:
+        // All ranks come to the same conclusion: they look at the same flags.
+        for (int k = 0; !uses_inbox && k < transport_.world(); ++k) {
+          if (memory.data_of(k) == nullptr) return false;
+        }
+        run_combine(ready, step, layout, data, address);
+        break;
+      default:
+        throw Error("a plan that mixes flags and messages");
+    }
+  }
+  return true;
+}
+
+void Executor::run_staged(const ReadyPlan& ready, const transport::Header& header, const Data& data,
+                          const transport::Limit& limit) {
+  OneSided& memory = *transport_.one_sided();
+  const size_t element_bytes = size_of(data.type);
+  const auto piece = static_cast<int64_t>(OneSided::kBounceBytes / element_bytes);
+  for (int64_t begin = 0; begin < data.count; begin += piece) {
+    const int64_t count = std::min(piece, data.count - begin);
+    const size_t bytes = static_cast<size_t>(count) * element_bytes;
+    std::byte* const own = data.slots + static_cast<size_t>(begin) * element_bytes;
+    memory.begin(header, limit);
+    std::byte* const bounce = memory.bounce_of(transport_.rank());
+    copy(bounce, own, bytes);
+    memory.share(bounce);
+    Data staged = data;
+    staged.slots = bounce;
+    staged.count = count;
+    run_flags(ready, staged, limit);
+    copy(own, bounce, bytes);
+  }
+}
+
+}  // namespace lockstep::comms

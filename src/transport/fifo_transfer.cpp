@@ -1,0 +1,121 @@
+#include "transport/fifo_transfer.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "lockstep/error.h"
+
+namespace lockstep::transport {
+
+FifoTransfer::FifoTransfer(SharedGroup& group, Stream stream, int peer, const Header& header,
+                           std::variant<Source, Destination> data, size_t bytes)
+    : group_(group),
+      stream_(stream),
+      peer_(peer),
+      data_(data),
+      bytes_(bytes),
+      end_(group.end_of(stream, peer, std::holds_alternative<Source>(data))),
+      preamble_{header, bytes},
+      expected_(header) {
+  {
+    const std::lock_guard lock(group_.mutexes_[static_cast<size_t>(stream_)]);
+    ticket_ = end_.tickets++;
+    group_.pending_[static_cast<size_t>(stream_)].push_back(this);
+  }
+  group_.move_all(stream_);
+}
+
+FifoTransfer::~FifoTransfer() {
+  const std::lock_guard lock(group_.mutexes_[static_cast<size_t>(stream_)]);
+  std::erase(group_.pending_[static_cast<size_t>(stream_)], this);
+}
+
+bool FifoTransfer::test() {
+  if (!done()) group_.move_all(stream_);
+  if (!done()) return false;
+  throw_if_mismatched();
+  return true;
+}
+
+void FifoTransfer::wait(const Limit& limit) {
+  Signal& bell = group_.block_of(group_.rank()).bell;
+  Patience patience(limit, group_.options_.crowded);
+  for (;;) {
+    const uint32_t seen = bell.value.load(std::memory_order_acquire);
+    const bool moved = group_.move_all(stream_);
+    if (done()) return throw_if_mismatched();
+    if (moved) {
+      patience.reset();
+      continue;
+    }
+    switch (patience.wait(bell, seen)) {
+      case Patience::Verdict::kGoOn:
+        break;
+      case Patience::Verdict::kFailed:
+        throw Interrupted{};
+      case Patience::Verdict::kTimedOut:
+        throw TimeoutError(fmt::format("rank {} did not {}", peer_, sends() ? "receive" : "send"), peer_);
+    }
+    if (stream_ == Stream::kCollective) group_.check_header_of(peer_);
+  }
+}
+
+void FifoTransfer::throw_if_mismatched() const {
+  if (mismatched_) throw Mismatch{.peer = peer_, .theirs = preamble_.header, .their_bytes = preamble_.bytes};
+}
+
+bool FifoTransfer::move() {
+  if (done() || end_.serving != ticket_) return false;
+  if (group_.delayed()) return true;
+  return sends() ? write() : read();
+}
+
+bool FifoTransfer::write() {
+  size_t moved = 0;
+  if (moved_ < sizeof(Preamble)) {
+    moved = end_.fifo->write(reinterpret_cast<const std::byte*>(&preamble_) + moved_, sizeof(Preamble) - moved_);
+    moved_ += moved;
+  }
+  if (moved_ >= sizeof(Preamble)) {
+    const size_t at = moved_ - sizeof(Preamble);
+    const size_t payload = end_.fifo->write(std::get<Source>(data_).data + at, bytes_ - at);
+    moved_ += payload;
+    moved += payload;
+  }
+  if (moved > 0) group_.block_of(peer_).bell.ring();
+  if (moved_ == sizeof(Preamble) + bytes_) {
+    if (written_ == 0) written_ = end_.fifo->written.load(std::memory_order_relaxed);
+    const bool received = end_.fifo->read.load(std::memory_order_acquire) >= written_;
+    if (!group_.options_.rendezvous || received) finish();
+  }
+  return moved > 0 || done();
+}
+
+bool FifoTransfer::read() {
+  size_t moved = 0;
+  if (moved_ < sizeof(Preamble)) {
+    moved = end_.fifo->take(reinterpret_cast<std::byte*>(&preamble_) + moved_, sizeof(Preamble) - moved_);
+    moved_ += moved;
+    if (moved_ < sizeof(Preamble)) return moved > 0;
+    mismatched_ = preamble_.header != expected_ || preamble_.bytes != bytes_;
+    if (mismatched_) {
+      finish();  // its payload stays where it is: the job has failed
+      return true;
+    }
+  }
+  const size_t at = moved_ - sizeof(Preamble);
+  const size_t payload = end_.fifo->take(std::get<Destination>(data_).data + at, bytes_ - at);
+  moved_ += payload;
+  moved += payload;
+  if (moved > 0) group_.block_of(peer_).bell.ring();
+  if (moved_ == sizeof(Preamble) + bytes_) finish();
+  return moved > 0 || done();
+}
+
+void FifoTransfer::finish() {
+  ++end_.serving;
+  done_.store(true, std::memory_order_release);
+}
+
+}  // namespace lockstep::transport

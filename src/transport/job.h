@@ -1,0 +1,24 @@
+#pragma once
+
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "transport/control.h"
+#include "transport/transport.h"
+
+namespace lockstep::transport {
+
+/// What an engine gives to one rank of a job: the way to make groups, and the control plane.
+class Job {
+ public:
+  virtual ~Job() = default;
+  virtual std::string_view engine() const = 0;
+  virtual Control& control() = 0;
+  /// Makes a group of these ranks of the job, in this order; all of them must call it, with the same unused tag.
+  virtual std::unique_ptr<Transport> make_group(const std::string& tag, const std::vector<int>& members,
+                                                Control::Clock::time_point deadline) = 0;
+};
+
+}  // namespace lockstep::transport

@@ -1,0 +1,155 @@
+#include "transport/shared_group.h"
+
+#include <fmt/format.h>
+#include <sched.h>
+
+#include <new>
+
+#include "lockstep/error.h"
+#include "transport/fifo_transfer.h"
+
+namespace lockstep::transport {
+
+namespace {
+
+/// Flags are compared as distances, so that they may wrap around.
+bool reached(uint32_t value, uint32_t target) {
+  return static_cast<int32_t>(value - target) >= 0;
+}
+
+}  // namespace
+
+size_t SharedGroup::block_bytes(int world) {
+  return sizeof(Block) + sizeof(Fifo) * kStreams * static_cast<size_t>(world);
+}
+
+void SharedGroup::prepare(void* memory, int world) {
+  auto* const block = new (memory) Block;
+  for (int i = 0; i < kStreams * world; ++i) new (block->fifos() + i) Fifo;
+}
+
+SharedGroup::SharedGroup(int rank, std::vector<Member> members, Arena& arena, const GroupOptions& options)
+    : Transport(rank, static_cast<int>(members.size())),
+      members_(std::move(members)),
+      arena_(arena),
+      options_(options),
+      entered_(members_.size(), 0),
+      ends_(members_.size() * kStreams * 2),
+      random_(options.delays.value_or(0) + static_cast<uint64_t>(rank)) {
+  for (const auto& member : members_) {
+    if (member.block % alignof(Block) != 0 || member.block > member.span_bytes ||
+        member.span_bytes - member.block < block_bytes(world())) {
+      throw Error(fmt::format("shared memory: a block at offset {} of an arena of {} bytes", member.block,
+                              member.span_bytes));
+    }
+    blocks_.push_back(reinterpret_cast<Block*>(member.base + member.block));
+  }
+  for (int stream = 0; stream < kStreams; ++stream) {
+    for (int peer = 0; peer < world(); ++peer) {
+      const auto from_to = [&](int from, int to) { return block_of(from).fifos() + stream * world() + to; };
+      end_of(static_cast<Stream>(stream), peer, true).fifo = from_to(rank, peer);
+      end_of(static_cast<Stream>(stream), peer, false).fifo = from_to(peer, rank);
+    }
+  }
+}
+
+SharedGroup::~SharedGroup() = default;
+
+std::unique_ptr<Transfer> SharedGroup::send(Stream stream, int to, const Header& header, const void* data,
+                                            size_t bytes) {
+  return std::make_unique<FifoTransfer>(*this, stream, to, header,
+                                        FifoTransfer::Source{static_cast<const std::byte*>(data)}, bytes);
+}
+
+std::unique_ptr<Transfer> SharedGroup::receive(Stream stream, int from, const Header& header, void* data,
+                                               size_t bytes) {
+  return std::make_unique<FifoTransfer>(*this, stream, from, header,
+                                        FifoTransfer::Destination{static_cast<std::byte*>(data)}, bytes);
+}
+
+void SharedGroup::begin(const Header& header, const Limit& limit) {
+  ++run_;
+  raised_ = 0;
+  header_ = header;
+  for (int peer = 0; peer < world(); ++peer) {
+    if (peer != rank() && entered_[static_cast<size_t>(peer)] != run_ - 1) wait_for_flag(peer, run_ - 1, 1, limit);
+  }
+  Slot& slot = slot_of(rank(), run_);
+  slot.header = header;
+  slot.data = -1;
+}
+
+void SharedGroup::share(const void* data) {
+  slot_of(rank(), run_).data = data == nullptr ? -1 : static_cast<int64_t>(arena_.offset_of(data));
+}
+
+void SharedGroup::post() {
+  slot_of(rank(), run_).flag.raise_to(run_ * 4 + ++raised_);
+}
+
+void SharedGroup::wait(int peer, int flag, const Limit& limit) {
+  wait_for_flag(peer, run_, static_cast<uint32_t>(flag), limit);
+  entered_[static_cast<size_t>(peer)] = run_;
+  if (flag != 1) return;
+  const Slot& slot = slot_of(peer, run_);
+  if (slot.header != header_) throw Mismatch{.peer = peer, .theirs = slot.header};
+}
+
+void SharedGroup::wait_for_flag(int peer, uint32_t run, uint32_t flag, const Limit& limit) {
+  if (run == 0) return;
+  Signal& signal = slot_of(peer, run).flag;
+  const uint32_t target = run * 4 + flag;
+  uint32_t seen = signal.value.load(std::memory_order_acquire);
+  if (reached(seen, target)) return;
+  Patience patience(limit, options_.crowded);
+  do {
+    switch (patience.wait(signal, seen)) {
+      case Patience::Verdict::kGoOn:
+        break;
+      case Patience::Verdict::kFailed:
+        throw Interrupted{};
+      case Patience::Verdict::kTimedOut:
+        throw TimeoutError(fmt::format("rank {} did not come", peer), peer);
+    }
+    seen = signal.value.load(std::memory_order_acquire);
+  } while (!reached(seen, target));
+}
+
+std::byte* SharedGroup::data_of(int peer) {
+  const Member& member = members_[static_cast<size_t>(peer)];
+  const int64_t offset = slot_of(peer, run_).data;
+  if (offset < 0 || static_cast<size_t>(offset) >= member.span_bytes) return nullptr;
+  return member.base + offset;
+}
+
+std::byte* SharedGroup::inbox_of(int peer) {
+  return slot_of(peer, run_).inbox;
+}
+
+std::byte* SharedGroup::bounce_of(int peer) {
+  return block_of(peer).bounce[run_ % 2];
+}
+
+void SharedGroup::check_header_of(int peer) {
+  const Slot& slot = slot_of(peer, run_);
+  if (!reached(slot.flag.value.load(std::memory_order_acquire), run_ * 4 + 1)) return;
+  if (slot.header != header_) throw Mismatch{.peer = peer, .theirs = slot.header};
+}
+
+bool SharedGroup::move_all(Stream stream) {
+  const std::lock_guard lock(mutexes_[static_cast<size_t>(stream)]);
+  auto& pending = pending_[static_cast<size_t>(stream)];
+  bool moved = false;
+  for (auto* transfer : pending) moved = transfer->move() || moved;
+  std::erase_if(pending, [](const auto* transfer) { return transfer->done(); });
+  return moved;
+}
+
+bool SharedGroup::delayed() {
+  if (!options_.delays) return false;
+  const uint64_t dice = random_() % 8;
+  if (dice < 2) sched_yield();
+  return dice == 0;
+}
+
+}  // namespace lockstep::transport

@@ -1,0 +1,122 @@
+#pragma once
+
+#include <array>
+#include <deque>
+#include <mutex>
+#include <optional>
+#include <random>
+#include <vector>
+
+#include "transport/arena.h"
+#include "transport/fifo.h"
+#include "transport/transport.h"
+
+namespace lockstep::transport {
+
+/// How a group on shared memory behaves, beyond what is needed: tests make life harder.
+struct GroupOptions {
+  bool crowded = false;                  ///< There are more ranks than cores.
+  bool rendezvous = false;               ///< A send is over only when it has been received.
+  std::optional<uint64_t> delays = {};   ///< Seed of random delays; none without.
+};
+
+/// A group of ranks that reach each other's memory: processes that have mapped each other's arenas (`shm`), or threads
+/// of one process (`threads`). The protocol is the same, so that what is proved of threads holds for processes.
+///
+/// Every rank has a *block* in its own arena, with what it shows to the others:
+///   two slots, used by turns, one for each run: flag, header, where its data is, and an inbox for small payloads;
+///   a bell that others ring when a fifo from or to this rank has moved;
+///   a fifo to every other rank for each stream;
+///   two bounce buffers, used by turns.
+/// A rank begins run r only when all others have begun run r - 1: then they are done with run r - 2, whose slot and
+/// bounce buffer it uses again.
+class SharedGroup final : public Transport, public OneSided {
+ public:
+  /// Bytes of a block, to be allocated by each rank in its own arena.
+  static size_t block_bytes(int world);
+
+  /// A block is made ready in `memory`, before any peer looks at it.
+  static void prepare(void* memory, int world);
+
+  /// A member, as this process sees it.
+  struct Member {
+    std::byte* base;    ///< Of its arena.
+    size_t span_bytes;  ///< Of its arena.
+    size_t block;       ///< Offset of its block.
+  };
+
+  SharedGroup(int rank, std::vector<Member> members, Arena& arena, const GroupOptions& options);
+  ~SharedGroup() override;
+
+  std::unique_ptr<Transfer> send(Stream stream, int to, const Header& header, const void* data,
+                                 size_t bytes) override;
+  std::unique_ptr<Transfer> receive(Stream stream, int from, const Header& header, void* data,
+                                    size_t bytes) override;
+  OneSided* one_sided() override { return this; }
+
+  void begin(const Header& header, const Limit& limit) override;
+  void share(const void* data) override;
+  void post() override;
+  void wait(int peer, int flag, const Limit& limit) override;
+  std::byte* data_of(int peer) override;
+  std::byte* inbox_of(int peer) override;
+  std::byte* bounce_of(int peer) override;
+  bool contains(const void* data, size_t bytes) const override { return arena_.contains(data, bytes); }
+  void* allocate(size_t bytes) override { return arena_.allocate(bytes); }
+  void deallocate(void* memory) override { arena_.deallocate(memory); }
+
+ private:
+  friend class FifoTransfer;
+
+  struct alignas(128) Slot {
+    Signal flag;  ///< Run times 4, plus how often it has been raised in it.
+    Header header;
+    int64_t data = -1;  ///< Offset in the owner's arena; -1 for none.
+    std::byte inbox[kInboxBytes];
+  };
+  struct Block {
+    Slot slots[2];
+    alignas(128) Signal bell;
+    alignas(128) std::byte bounce[2][kBounceBytes];
+    // Behind it: the fifos, stream by stream, peer by peer.
+    Fifo* fifos() { return reinterpret_cast<Fifo*>(this + 1); }
+  };
+
+  /// One side of a fifo: transfers take their turns.
+  struct End {
+    Fifo* fifo = nullptr;
+    uint64_t tickets = 0;
+    uint64_t serving = 0;
+  };
+
+  Block& block_of(int rank) { return *blocks_[static_cast<size_t>(rank)]; }
+  Slot& slot_of(int rank, uint32_t run) { return block_of(rank).slots[run % 2]; }
+  End& end_of(Stream stream, int peer, bool sends) {
+    return ends_[(static_cast<size_t>(stream) * static_cast<size_t>(world()) + static_cast<size_t>(peer)) * 2 +
+                 (sends ? 1 : 0)];
+  }
+  /// Until the flag of a peer's slot for `run` is at least so high.
+  void wait_for_flag(int peer, uint32_t run, uint32_t flag, const Limit& limit);
+  /// Moves all pending transfers of a stream on; whether any moved.
+  bool move_all(Stream stream);
+  /// If the peer is in another collective than this rank, that is why nothing comes.
+  void check_header_of(int peer);
+  bool delayed();
+
+  std::vector<Member> members_;
+  std::vector<Block*> blocks_;
+  Arena& arena_;
+  const GroupOptions options_;
+
+  uint32_t run_ = 0;
+  uint32_t raised_ = 0;
+  Header header_;
+  std::vector<uint32_t> entered_;  ///< By peer: the last run that it is known to have begun.
+
+  std::vector<End> ends_;
+  std::array<std::mutex, kStreams> mutexes_;
+  std::array<std::deque<class FifoTransfer*>, kStreams> pending_;
+  std::mt19937_64 random_;
+};
+
+}  // namespace lockstep::transport

@@ -1,0 +1,38 @@
+#include "transport/shared_job.h"
+
+#include <algorithm>
+
+
+namespace lockstep::transport {
+
+SharedJob::SharedJob(std::string_view engine, int rank, std::unique_ptr<Control> control,
+                     std::shared_ptr<Arena> arena, std::vector<SharedMemory> memories,
+                     std::shared_ptr<void> keeps, const GroupOptions& options)
+    : engine_(engine),
+      rank_(rank),
+      keeps_(std::move(keeps)),
+      arena_(std::move(arena)),
+      memories_(std::move(memories)),
+      options_(options),
+      control_(std::move(control)) {}
+
+std::unique_ptr<Transport> SharedJob::make_group(const std::string& tag, const std::vector<int>& members,
+                                                 Control::Clock::time_point deadline) {
+  const int world = static_cast<int>(members.size());
+  void* const block = arena_->allocate(SharedGroup::block_bytes(world));
+  SharedGroup::prepare(block, world);
+  std::vector<int> ascending = members;
+  std::sort(ascending.begin(), ascending.end());
+  const auto blobs = control_->all_gather(tag, ascending, std::to_string(arena_->offset_of(block)), deadline);
+
+  std::vector<SharedGroup::Member> reached;
+  for (const int member : members) {
+    const auto at = std::lower_bound(ascending.begin(), ascending.end(), member) - ascending.begin();
+    const SharedMemory& memory = memories_[static_cast<size_t>(member)];
+    reached.push_back({memory.base, memory.span_bytes, std::stoull(blobs[static_cast<size_t>(at)])});
+  }
+  const auto place = std::find(members.begin(), members.end(), rank_) - members.begin();
+  return std::make_unique<SharedGroup>(static_cast<int>(place), std::move(reached), *arena_, options_);
+}
+
+}  // namespace lockstep::transport
