@@ -5,6 +5,7 @@ find_package(CLI11 REQUIRED)
 find_package(Threads REQUIRED)
 find_package(PkgConfig REQUIRED)
 pkg_check_modules(hwloc REQUIRED IMPORTED_TARGET hwloc)
+pkg_check_modules(libsodium REQUIRED IMPORTED_TARGET libsodium)
 
 # A library's version, pieced together from `#define PREFIX_<PART> number` lines of one of its headers.
 function(lockstep_header_version out header)

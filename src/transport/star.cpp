@@ -1,0 +1,89 @@
+#include "transport/star.h"
+
+#include <fmt/format.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <utility>
+
+#include "lockstep/error.h"
+#include "transport/star_client.h"
+
+namespace lockstep::transport {
+
+namespace {
+
+/// A rank's client and, on rank 0, the star's middle. A forked child inherits the descriptors but no thread,
+/// and must disturb neither: it may only let go.
+class Star final : public Control {
+ public:
+  Star(std::unique_ptr<StarServer> server, std::unique_ptr<StarClient> client)
+      : server_(std::move(server)), client_(std::move(client)) {}
+
+  ~Star() override {
+    if (is_owner()) return;
+    // Its threads are the parent's, its locks in any state: not to be joined or destroyed here.
+    static_cast<void>(server_.release());
+    static_cast<void>(client_.release());
+  }
+
+  std::vector<std::string> all_gather(const std::string& tag, const std::vector<int>& members,
+                                      const std::string& blob, Clock::time_point deadline) override {
+    require_owner("all_gather");
+    return client_->all_gather(tag, members, blob, deadline);
+  }
+  void fail(const Failure& failure) override {
+    require_owner("fail");
+    client_->fail(failure);
+  }
+  bool has_failed() const override { return client_->has_failed(); }
+  std::optional<Failure> failure() const override { return client_->failure(); }
+  void leave(Clock::time_point deadline) override {
+    require_owner("leave");
+    client_->goodbye(deadline);
+    if (server_) server_->wait_until_empty(deadline);
+  }
+
+ private:
+  bool is_owner() const { return getpid() == owner_; }
+  void require_owner(const char* operation) const {
+    if (is_owner()) return;
+    throw UsageError(
+        fmt::format("{}: called in a forked child, pid {} of rank's pid {}; hint: the control "
+                    "plane belongs to the process that met the others",
+                    operation, getpid(), owner_));
+  }
+
+  const pid_t owner_ = getpid();
+  std::unique_ptr<StarServer> server_;  // ends after the client, and so hears of its end
+  std::unique_ptr<StarClient> client_;
+};
+
+}  // namespace
+
+std::unique_ptr<Control> serve_star(std::vector<Member> members) {
+  int ends[2];
+  if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, ends) != 0) {
+    throw Error("socketpair: " + error_text(errno));
+  }
+  const std::string who = fmt::format("rank 0 (pid {})", getpid());
+  Member served{.socket = launch::UniqueFd(ends[0]), .process = {}, .who = who};
+  Member client{.socket = launch::UniqueFd(ends[1]), .process = {}, .who = who};
+  members.insert(members.begin(), std::move(served));
+  const int world = static_cast<int>(members.size());
+  auto server = std::make_unique<StarServer>(std::move(members));
+  return std::make_unique<Star>(std::move(server), std::make_unique<StarClient>(0, world, std::move(client)));
+}
+
+std::unique_ptr<Control> join_star(int rank, int world, Member rank_0) {
+  return std::make_unique<Star>(nullptr, std::make_unique<StarClient>(rank, world, std::move(rank_0)));
+}
+
+launch::UniqueFd open_process(pid_t pid) {
+  // The descriptor is CLOEXEC. Old kernels and filters refuse; then the connection's end is all there is.
+  return pid > 0 ? launch::UniqueFd(static_cast<int>(syscall(SYS_pidfd_open, pid, 0))) : launch::UniqueFd();
+}
+
+}  // namespace lockstep::transport
