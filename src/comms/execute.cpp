@@ -118,7 +118,7 @@ void Executor::run_messages(const ReadyPlan& ready, const transport::Header& hea
     for (size_t i = begin; i < end; ++i) {
       const Step& step = steps[i];
       if (step.kind == Kind::kCopy) {
-        copy(address(step.slots.first), address(step.from), bytes_of(step));
+        comms::copy(address(step.slots.first), address(step.from), bytes_of(step));
       } else if (step.kind == Kind::kCombine) {
         run_combine(ready, step, layout, data, [&](int, int slot) { return address(slot); });
       } else if (step.kind == Kind::kRecvReduce) {
@@ -169,6 +169,10 @@ void Executor::run_one_sided(const ReadyPlan& ready, const transport::Header& he
                                  ready.plan.algorithm));
   }
   const size_t bytes = static_cast<size_t>(data.count) * size_of(data.type);
+  if (const size_t needed = Layout(ready.plan, data).scratch_bytes(); needed > OneSided::kInboxBytes) {
+    throw UsageError(fmt::format("algorithm {}: takes at most {} bytes, not {}; hint: use push",
+                                 ready.plan.algorithm, OneSided::kInboxBytes, needed));
+  }
   memory->begin(header, limit);
   if (bytes == 0) {
     memory->share(memory->bounce_of(transport_.rank()));  // anything: no rank shall take the long way for nothing
@@ -181,10 +185,6 @@ void Executor::run_one_sided(const ReadyPlan& ready, const transport::Header& he
 bool Executor::run_flags(const ReadyPlan& ready, const Data& data, const transport::Limit& limit) {
   OneSided& memory = *transport_.one_sided();
   const Layout layout(ready.plan, data);
-  if (layout.scratch_bytes() > OneSided::kInboxBytes) {
-    throw UsageError(fmt::format("algorithm {}: takes at most {} bytes, not {}; hint: use push",
-                                 ready.plan.algorithm, OneSided::kInboxBytes, layout.scratch_bytes()));
-  }
   const int rank = transport_.rank();
   const auto address = [&](int of, int slot) {
     return layout.at(slot, of == rank ? data.slots : memory.data_of(of), memory.inbox_of(of));
@@ -193,7 +193,7 @@ bool Executor::run_flags(const ReadyPlan& ready, const Data& data, const transpo
   for (const Step& step : ready.steps) {
     switch (step.kind) {
       case Kind::kCopy:
-        copy(address(rank, step.slots.first), address(rank, step.from),
+        comms::copy(address(rank, step.slots.first), address(rank, step.from),
              layout.bytes_of(step.chunk, step.slots.count));
         break;
       case Kind::kPost:
@@ -227,13 +227,13 @@ void Executor::run_staged(const ReadyPlan& ready, const transport::Header& heade
     std::byte* const own = data.slots + static_cast<size_t>(begin) * element_bytes;
     memory.begin(header, limit);
     std::byte* const bounce = memory.bounce_of(transport_.rank());
-    copy(bounce, own, bytes);
+    comms::copy(bounce, own, bytes);
     memory.share(bounce);
     Data staged = data;
     staged.slots = bounce;
     staged.count = count;
     run_flags(ready, staged, limit);
-    copy(own, bounce, bytes);
+    comms::copy(own, bounce, bytes);
   }
 }
 

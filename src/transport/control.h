@@ -41,7 +41,8 @@ class Control {
   virtual void fail(const Failure& failure) = 0;
 
   /// Whether the job has failed: for any thread, as often as need be.
-  const std::atomic<bool>& has_failed() const { return has_failed_; }
+  virtual const std::atomic<bool>& failed_flag() const = 0;
+  bool has_failed() const { return failed_flag().load(std::memory_order_acquire); }
 
   /// The first failure, if any.
   virtual std::optional<Failure> failure() const = 0;
@@ -49,9 +50,6 @@ class Control {
   /// This rank is done. The other ranks then do not take the end of its connection for its death. Rank 0
   /// stays until the others are done too, or until the deadline: with it goes the star.
   virtual void leave(Clock::time_point deadline) = 0;
-
- protected:
-  std::atomic<bool> has_failed_ = false;  ///< Set after the failure can be read.
 };
 
 /// Descriptors that came with a meeting on one host, in the order of ranks.

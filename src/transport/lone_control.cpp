@@ -25,7 +25,7 @@ class LoneControl final : public Control {
     failure_ = failure;
     has_failed_.store(true, std::memory_order_release);
   }
-  bool has_failed() const override { return has_failed_.load(std::memory_order_acquire); }
+  const std::atomic<bool>& failed_flag() const override { return has_failed_; }
   std::optional<Failure> failure() const override {
     const std::lock_guard lock(mutex_);
     return failure_;

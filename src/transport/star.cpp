@@ -38,7 +38,7 @@ class Star final : public Control {
     require_owner("fail");
     client_->fail(failure);
   }
-  bool has_failed() const override { return client_->has_failed(); }
+  const std::atomic<bool>& failed_flag() const override { return client_->failed_flag(); }
   std::optional<Failure> failure() const override { return client_->failure(); }
   void leave(Clock::time_point deadline) override {
     require_owner("leave");

@@ -33,7 +33,7 @@ class StarClient {
   std::vector<std::string> all_gather(const std::string& tag, const std::vector<int>& members,
                                       const std::string& blob, Deadline deadline);
   void fail(const Failure& failure);
-  bool has_failed() const { return has_failed_.load(std::memory_order_acquire); }
+  const std::atomic<bool>& failed_flag() const { return has_failed_; }
   std::optional<Failure> failure() const;
 
   /// Says goodbye, and waits until rank 0 has heard it.

@@ -77,6 +77,8 @@ class ThreadControl final : public Control {
     hall_->changed.notify_all();
   }
 
+  const std::atomic<bool>& failed_flag() const override { return has_failed_; }
+
   std::optional<Failure> failure() const override {
     const std::lock_guard lock(hall_->mutex);
     return hall_->failure;
@@ -91,6 +93,7 @@ class ThreadControl final : public Control {
  private:
   const std::shared_ptr<Hall> hall_;
   const int rank_;
+  std::atomic<bool> has_failed_ = false;  ///< Set after the failure can be read.
 };
 
 }  // namespace

@@ -1,0 +1,95 @@
+#pragma once
+
+#include <chrono>
+#include <condition_variable>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "comms/execute.h"
+#include "comms/history.h"
+#include "comms/ready_plan.h"
+#include "lockstep/comms/communicator.h"
+#include "transport/job.h"
+
+namespace lockstep::comms {
+
+/// A collective as the caller asked for it.
+struct Request {
+  plan::Collective collective;
+  Buffer input;
+  Buffer output;  ///< The same as `input` for what works in place.
+  ReduceOp op = ReduceOp::kSum;
+  int root = 0;
+  std::chrono::milliseconds timeout{0};
+  std::string algorithm;
+};
+
+/// What all copies of a Communicator share.
+class Group : public std::enable_shared_from_this<Group> {
+ public:
+  /// `members` are ranks of the job, in the order of ranks of the group; `tag` names the group within the job.
+  Group(std::shared_ptr<transport::Job> job, std::string tag, std::vector<int> members, int ranks_per_node,
+        std::chrono::milliseconds timeout);
+  ~Group();
+
+  int rank() const { return transport_->rank(); }
+  int world() const { return transport_->world(); }
+  std::string_view engine() const { return job_->engine(); }
+
+  void run(const Request& request);
+  Work start(Request request);
+
+  Work start_send(const Buffer& data, int to, int tag, std::chrono::milliseconds timeout);
+  Work start_receive(const Buffer& data, int from, int tag, std::chrono::milliseconds timeout);
+
+  std::shared_ptr<Group> split(int colour, int key);
+  std::shared_ptr<void> allocate(size_t bytes);
+  void abort(const std::string& reason);
+
+ private:
+  class QueuedWork;
+  class MessageWork;
+
+  /// Runs the request on this thread; its turn has come.
+  void execute(const Request& request);
+  void check(const Request& request) const;
+  std::string_view choose(const Request& request) const;
+  Data lay_out(const Request& request, const plan::Plan& plan);
+  void take_out(const Request& request, const plan::Plan& plan, const Data& data);
+  transport::Limit limit_of(std::chrono::milliseconds timeout) const;
+  /// Calls `act`; whatever it throws becomes everybody's failure, under the call's name.
+  template <typename Act>
+  void guard(const transport::Header& header, const Act& act);
+  [[noreturn]] void fail(const std::string& text, int peer, bool timed_out);
+  [[noreturn]] void throw_failure();
+  Work start_message(bool sends, const Buffer& data, int peer, int tag, std::chrono::milliseconds timeout);
+  void serve();
+
+  const std::shared_ptr<transport::Job> job_;
+  const std::string tag_;
+  const std::vector<int> members_;
+  const int ranks_per_node_;
+  const std::chrono::milliseconds timeout_;
+  const std::unique_ptr<transport::Transport> transport_;
+  PlanCache plans_;
+  Executor executor_;
+  History history_;
+  uint64_t calls_ = 0;
+  int splits_ = 0;
+  std::vector<std::byte> work_;  ///< For collectives whose buffers are not laid out as their plan is.
+
+  // Turns: a call runs when no other does and none was queued before it.
+  std::mutex mutex_;
+  std::condition_variable turn_;
+  bool running_ = false;
+  bool stopping_ = false;
+  std::deque<std::shared_ptr<QueuedWork>> queue_;
+  std::thread server_;  ///< Of what is queued; started when first needed.
+};
+
+}  // namespace lockstep::comms

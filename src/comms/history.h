@@ -1,0 +1,25 @@
+#pragma once
+
+#include <array>
+#include <string>
+
+#include "comms/call.h"
+
+namespace lockstep::comms {
+
+/// The last calls of a rank, for the text of a failure.
+class History {
+ public:
+  /// The call has begun. No allocation, no clock.
+  void add(const transport::Header& header) { calls_[count_++ % kKept] = header; }
+
+  /// "last calls of this rank: ..., all_reduce #812 (...)", or "" if there were none.
+  std::string text() const;
+
+ private:
+  static constexpr size_t kKept = 8;
+  std::array<transport::Header, kKept> calls_;
+  size_t count_ = 0;
+};
+
+}  // namespace lockstep::comms

@@ -1,0 +1,27 @@
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "lockstep/comms/communicator.h"
+
+namespace lockstep::test {
+
+/// Runs every collective by every algorithm on `comm`, with all counts that matter, and checks every element. All ranks
+/// must call it. Returns what is wrong, first thing first; empty if all is right.
+std::vector<std::string> check_collectives(Communicator& comm);
+
+/// Every type with every operation, by a plan of messages and by the engine's own choice.
+std::vector<std::string> check_types(Communicator& comm);
+
+/// Point to point: blocking and not, both ways at once, small and large, in order.
+std::vector<std::string> check_messages(Communicator& comm);
+
+/// Not blocking: queued work in order, between blocking calls.
+std::vector<std::string> check_async(Communicator& comm);
+
+/// Groups of a group, interleaved with it.
+std::vector<std::string> check_split(Communicator& comm);
+
+}  // namespace lockstep::test

@@ -1,0 +1,191 @@
+// The contract of collectives, on threads.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <mutex>
+#include <random>
+
+#include "comms/contract.h"
+#include "comms/run_ranks.h"
+
+namespace lockstep::test {
+namespace {
+
+using testing::Each;
+using testing::HasSubstr;
+using testing::IsEmpty;
+
+class Contract : public testing::TestWithParam<int> {
+ protected:
+  void holds(std::vector<std::string> (*check)(Communicator&), const RanksOptions& options = {}) {
+    std::mutex mutex;
+    std::vector<std::string> problems;
+    const auto thrown = run_ranks(
+        GetParam(),
+        [&](Communicator& comm) {
+          const auto found = check(comm);
+          const std::lock_guard lock(mutex);
+          problems.insert(problems.end(), found.begin(), found.end());
+        },
+        options);
+    EXPECT_THAT(thrown, Each(IsEmpty()));
+    EXPECT_THAT(problems, IsEmpty());
+  }
+};
+
+TEST_P(Contract, EveryAlgorithmGivesEveryRankWhatItPromises) {
+  holds(check_collectives);
+}
+TEST_P(Contract, HoldsIfSendsWaitForTheirReceivesAndStepsAreDelayed) {
+  holds(check_collectives, {.threads = {.rendezvous = true, .delays = 7}, .ranks_per_node = 2});
+}
+TEST_P(Contract, HoldsForEveryTypeAndOperation) {
+  holds(check_types);
+}
+TEST_P(Contract, MessagesArriveInOrderBothWaysAtOnce) {
+  holds(check_messages);
+}
+TEST_P(Contract, QueuedWorkRunsInCallOrder) {
+  holds(check_async);
+}
+TEST_P(Contract, GroupsOfAGroupAreApart) {
+  holds(check_split);
+}
+
+INSTANTIATE_TEST_SUITE_P(Worlds, Contract, testing::Values(1, 2, 3, 4, 5, 7, 8));
+
+TEST(Threads, AMillionTinyAllReducesAreRight) {
+#if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
+  constexpr int kCalls = 20'000;
+#else
+  constexpr int kCalls = 1'000'000;
+#endif
+  const auto thrown = run_ranks(2, [](Communicator& comm) {
+    std::minstd_rand random(static_cast<unsigned>(comm.rank() + 1));
+    for (int i = 0; i < kCalls; ++i) {
+      std::vector<int32_t> data = {i + comm.rank(), comm.rank()};
+      for (unsigned spins = random() % 64; spins > 0; --spins) std::atomic_signal_fence(std::memory_order_seq_cst);
+      comm.all_reduce(data);
+      if (data[0] != 2 * i + 1 || data[1] != 1) throw std::runtime_error("call " + std::to_string(i) + " is wrong");
+    }
+  });
+  EXPECT_THAT(thrown, Each(IsEmpty()));
+}
+
+/// Every rank makes its own call; all must throw the same words.
+void expect_mismatch(int world, const std::function<void(Communicator&)>& act, const std::string& part) {
+  const auto thrown = run_ranks(world, [&](Communicator& comm) {
+    std::vector<float> warm = {1};
+    comm.all_reduce(warm);
+    act(comm);
+    std::vector<float> next = {1};
+    comm.all_reduce(next);  // a rank that had already left gets it now
+  });
+  for (const auto& text : thrown) {
+    EXPECT_THAT(text, HasSubstr("the same calls in the same order"));
+    EXPECT_THAT(text, HasSubstr(part));
+    EXPECT_EQ(text.substr(0, text.find("; last calls")), thrown[0].substr(0, thrown[0].find("; last calls")));
+  }
+}
+
+TEST(Mismatch, IsTheSameClearErrorOnAllRanks) {
+  for (const int world : {2, 3}) {
+    const auto last = [world](const Communicator& comm) { return comm.rank() == world - 1; };
+    for (const std::string_view algorithm : {"", "ring", "direct", "tree"}) {
+      const CallOptions options = {.algorithm = algorithm};
+      expect_mismatch(
+          world,
+          [&](Communicator& comm) {
+            std::vector<float> data(last(comm) ? 4000 : 4096, 1.0F);
+            comm.all_reduce(data, ReduceOp::kSum, options);
+          },
+          "4096 float32");
+      expect_mismatch(
+          world,
+          [&](Communicator& comm) {
+            std::vector<float> data(100);
+            std::vector<int32_t> whole(100);
+            comm.all_reduce(last(comm) ? Buffer(whole) : Buffer(data), ReduceOp::kSum, options);
+          },
+          "100 int32");
+      expect_mismatch(
+          world,
+          [&](Communicator& comm) {
+            std::vector<float> data(3000);
+            comm.all_reduce(data, last(comm) ? ReduceOp::kMax : ReduceOp::kSum, options);
+          },
+          "max of 3000");
+    }
+    expect_mismatch(
+        world,
+        [&](Communicator& comm) {
+          std::vector<float> data(10);
+          comm.broadcast(data, last(comm) ? 1 : 0);
+        },
+        "root 1");
+    expect_mismatch(
+        world,
+        [&](Communicator& comm) {
+          std::vector<float> data(10);
+          if (last(comm)) {
+            comm.barrier();
+          } else {
+            comm.all_reduce(data);
+          }
+        },
+        "barrier #2");
+    expect_mismatch(
+        world,
+        [&](Communicator& comm) {
+          std::vector<float> data(10'000);
+          comm.all_reduce(data, ReduceOp::kSum, {.algorithm = last(comm) ? "ring" : "push"});
+        },
+        "algorithm ring");
+  }
+}
+
+TEST(Threads, ARankThatDoesNotComeIsNamedAtTheTimeout) {
+  const auto thrown = run_ranks(
+      3,
+      [](Communicator& comm) {
+        std::vector<float> data(10);
+        if (comm.rank() != 2) comm.all_reduce(data);
+      },
+      {.timeout = std::chrono::milliseconds(300)});
+  EXPECT_THAT(thrown[0], HasSubstr("all_reduce #1 on rank"));
+  EXPECT_THAT(thrown[0], HasSubstr("rank 2 did not come within the timeout"));
+  EXPECT_THAT(thrown[1], HasSubstr("rank 2 did not come within the timeout"));
+  EXPECT_THAT(thrown[0], HasSubstr("last calls of this rank: all_reduce #1 (sum of 10 float32, algorithm one-shot)"));
+}
+
+TEST(Threads, AnAbortFromAnotherThreadWakesThoseThatWait) {
+  const auto thrown = run_ranks(2, [](Communicator& comm) {
+    std::vector<float> data(10);
+    if (comm.rank() == 1) {
+      comm.abort("enough");
+      return;
+    }
+    const Work work = comm.iall_reduce(data);
+    work.wait();
+  });
+  EXPECT_THAT(thrown[0], HasSubstr("rank 1 ended the communication: enough"));
+}
+
+TEST(Threads, BadArgumentsAreRefusedByNameAndValue) {
+  const auto thrown = run_ranks(1, [](Communicator& comm) {
+    std::vector<int32_t> whole(4);
+    std::vector<float> data(4), other(3);
+    EXPECT_THROW(comm.all_reduce(whole, ReduceOp::kMean), std::runtime_error);
+    EXPECT_THROW(comm.broadcast(data, 1), std::runtime_error);
+    EXPECT_THROW(comm.all_gather(data, other), std::runtime_error);
+    EXPECT_THROW(comm.send(data, 0), std::runtime_error);
+    EXPECT_THROW(comm.all_reduce(data, ReduceOp::kSum, {.algorithm = "rong"}), std::runtime_error);
+    std::vector<float> large(1000);
+    EXPECT_THROW(comm.all_reduce(large, ReduceOp::kSum, {.algorithm = "one-shot"}), std::runtime_error);
+  });
+  EXPECT_THAT(thrown, Each(IsEmpty()));
+}
+
+}  // namespace
+}  // namespace lockstep::test
