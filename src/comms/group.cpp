@@ -134,12 +134,12 @@ void Group::guard(const Header& header, const Act& act) {
     throw_failure();
   } catch (const transport::Mismatch& mismatch) {
     // Both sides say the same: the lower rank comes first.
-    const std::string own = describe(header);
+    const std::string own = describe(mismatch.ours);
     const std::string theirs = describe(mismatch.theirs);
     const bool first = rank() < mismatch.peer;
     fail(fmt::format("{}: rank {} called {}, rank {} called {}; hint: all ranks must make the same calls in the "
                      "same order",
-                     title(header), std::min(rank(), mismatch.peer), first ? own : theirs,
+                     title(mismatch.ours), std::min(rank(), mismatch.peer), first ? own : theirs,
                      std::max(rank(), mismatch.peer), first ? theirs : own),
          mismatch.peer, false);
   } catch (const TimeoutError& error) {

@@ -13,11 +13,11 @@ class History {
   /// The call has begun. No allocation, no clock.
   void add(const transport::Header& header) { calls_[count_++ % kKept] = header; }
 
-  /// "last calls of this rank: ..., all_reduce #812 (...)", or "" if there were none.
+  /// "last calls of this rank: barrier #811 (...), all_reduce #812 to all_reduce #840 (...)", or "" if there were none.
   std::string text() const;
 
  private:
-  static constexpr size_t kKept = 8;
+  static constexpr size_t kKept = 32;
   std::array<transport::Header, kKept> calls_;
   size_t count_ = 0;
 };

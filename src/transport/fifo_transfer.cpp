@@ -62,7 +62,7 @@ void FifoTransfer::wait(const Limit& limit) {
 }
 
 void FifoTransfer::throw_if_mismatched() const {
-  if (mismatched_) throw Mismatch{.peer = peer_, .theirs = preamble_.header, .their_bytes = preamble_.bytes};
+  if (mismatched_) throw Mismatch{.peer = peer_, .ours = expected_, .theirs = preamble_.header};
 }
 
 bool FifoTransfer::move() {

@@ -23,8 +23,9 @@ size_t SharedGroup::block_bytes(int world) {
   return sizeof(Block) + sizeof(Fifo) * kStreams * static_cast<size_t>(world);
 }
 
-void SharedGroup::prepare(void* memory, int world) {
+void SharedGroup::prepare(void* memory, int world, const GroupOptions& options) {
   auto* const block = new (memory) Block;
+  for (auto& slot : block->slots) slot.flag.value = options.first_run * 4;
   for (int i = 0; i < kStreams * world; ++i) new (block->fifos() + i) Fifo;
 }
 
@@ -33,7 +34,8 @@ SharedGroup::SharedGroup(int rank, std::vector<Member> members, Arena& arena, co
       members_(std::move(members)),
       arena_(arena),
       options_(options),
-      entered_(members_.size(), 0),
+      run_(options.first_run),
+      entered_(members_.size(), options.first_run),
       ends_(members_.size() * kStreams * 2),
       random_(options.delays.value_or(0) + static_cast<uint64_t>(rank)) {
   for (const auto& member : members_) {
@@ -68,12 +70,14 @@ std::unique_ptr<Transfer> SharedGroup::receive(Stream stream, int from, const He
 }
 
 void SharedGroup::begin(const Header& header, const Limit& limit) {
+  for (int peer = 0; peer < world(); ++peer) {
+    if (peer == rank() || entered_[static_cast<size_t>(peer)] == run_) continue;
+    wait_for_flag(peer, run_, 1, limit);
+    check_header_of(peer);  // a plan that had no need to hear of the peer may have ended well beside another call
+  }
   ++run_;
   raised_ = 0;
   header_ = header;
-  for (int peer = 0; peer < world(); ++peer) {
-    if (peer != rank() && entered_[static_cast<size_t>(peer)] != run_ - 1) wait_for_flag(peer, run_ - 1, 1, limit);
-  }
   Slot& slot = slot_of(rank(), run_);
   slot.header = header;
   slot.data = -1;
@@ -91,12 +95,10 @@ void SharedGroup::wait(int peer, int flag, const Limit& limit) {
   wait_for_flag(peer, run_, static_cast<uint32_t>(flag), limit);
   entered_[static_cast<size_t>(peer)] = run_;
   if (flag != 1) return;
-  const Slot& slot = slot_of(peer, run_);
-  if (slot.header != header_) throw Mismatch{.peer = peer, .theirs = slot.header};
+  check_header_of(peer);
 }
 
 void SharedGroup::wait_for_flag(int peer, uint32_t run, uint32_t flag, const Limit& limit) {
-  if (run == 0) return;
   Signal& signal = slot_of(peer, run).flag;
   const uint32_t target = run * 4 + flag;
   uint32_t seen = signal.value.load(std::memory_order_acquire);
@@ -133,7 +135,7 @@ std::byte* SharedGroup::bounce_of(int peer) {
 void SharedGroup::check_header_of(int peer) {
   const Slot& slot = slot_of(peer, run_);
   if (!reached(slot.flag.value.load(std::memory_order_acquire), run_ * 4 + 1)) return;
-  if (slot.header != header_) throw Mismatch{.peer = peer, .theirs = slot.header};
+  if (slot.header != header_) throw Mismatch{.peer = peer, .ours = header_, .theirs = slot.header};
 }
 
 bool SharedGroup::move_all(Stream stream) {

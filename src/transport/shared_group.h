@@ -18,6 +18,7 @@ struct GroupOptions {
   bool crowded = false;                  ///< There are more ranks than cores.
   bool rendezvous = false;               ///< A send is over only when it has been received.
   std::optional<uint64_t> delays = {};   ///< Seed of random delays; none without.
+  uint32_t first_run = 0;                ///< Where runs are counted from; flags wrap around at 2^30.
 };
 
 /// A group of ranks that reach each other's memory: processes that have mapped each other's arenas (`shm`), or threads
@@ -36,7 +37,7 @@ class SharedGroup final : public Transport, public OneSided {
   static size_t block_bytes(int world);
 
   /// A block is made ready in `memory`, before any peer looks at it.
-  static void prepare(void* memory, int world);
+  static void prepare(void* memory, int world, const GroupOptions& options);
 
   /// A member, as this process sees it.
   struct Member {
@@ -108,7 +109,7 @@ class SharedGroup final : public Transport, public OneSided {
   Arena& arena_;
   const GroupOptions options_;
 
-  uint32_t run_ = 0;
+  uint32_t run_;
   uint32_t raised_ = 0;
   Header header_;
   std::vector<uint32_t> entered_;  ///< By peer: the last run that it is known to have begun.

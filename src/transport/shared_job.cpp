@@ -20,7 +20,7 @@ std::unique_ptr<Transport> SharedJob::make_group(const std::string& tag, const s
                                                  Control::Clock::time_point deadline) {
   const int world = static_cast<int>(members.size());
   void* const block = arena_->allocate(SharedGroup::block_bytes(world));
-  SharedGroup::prepare(block, world);
+  SharedGroup::prepare(block, world, options_);
   std::vector<int> ascending = members;
   std::sort(ascending.begin(), ascending.end());
   const auto blobs = control_->all_gather(tag, ascending, std::to_string(arena_->offset_of(block)), deadline);

@@ -109,7 +109,8 @@ std::vector<std::unique_ptr<Job>> make_thread_jobs(int world, const ThreadsOptio
   }
   const GroupOptions group = {.crowded = world > launch::usable_cores(),
                               .rendezvous = options.rendezvous,
-                              .delays = options.delays};
+                              .delays = options.delays,
+                              .first_run = options.first_run};
   std::vector<std::unique_ptr<Job>> jobs;
   for (int rank = 0; rank < world; ++rank) {
     jobs.push_back(std::make_unique<SharedJob>("threads", rank, std::make_unique<ThreadControl>(hall, rank),

@@ -11,6 +11,7 @@ namespace lockstep::transport {
 struct ThreadsOptions {
   bool rendezvous = false;              ///< A send is over only when it has been received.
   std::optional<uint64_t> delays = {};  ///< Seed of random delays; none without.
+  uint32_t first_run = 0;               ///< Where flags are counted from, to see them wrap around.
   size_t arena_bytes = size_t{1} << 30;
 };
 

@@ -30,8 +30,8 @@ constexpr int kStreams = 2;
 /// Two ranks are in different calls. The communicator makes the text of it.
 struct Mismatch {
   int peer;
+  Header ours;
   Header theirs;
-  uint64_t their_bytes = 0;  ///< Of the message, if it was one.
 };
 
 /// The job has failed elsewhere; the control plane knows the text.

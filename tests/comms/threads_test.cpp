@@ -145,6 +145,22 @@ TEST(Mismatch, IsTheSameClearErrorOnAllRanks) {
   }
 }
 
+TEST(Threads, FlagsMayWrapAround) {
+  for (const std::string_view algorithm : {"", "push", "ring"}) {
+    const auto thrown = run_ranks(
+        3,
+        [&](Communicator& comm) {
+          for (int i = 0; i < 20; ++i) {
+            std::vector<int32_t> data(10, i + comm.rank());
+            comm.all_reduce(data, ReduceOp::kSum, {.algorithm = algorithm});
+            if (data[9] != 3 * i + 3) throw std::runtime_error("call " + std::to_string(i) + " is wrong");
+          }
+        },
+        {.threads = {.first_run = (uint32_t{1} << 30) - 10}});
+    EXPECT_THAT(thrown, Each(IsEmpty()));
+  }
+}
+
 TEST(Threads, ARankThatDoesNotComeIsNamedAtTheTimeout) {
   const auto thrown = run_ranks(
       3,

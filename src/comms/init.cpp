@@ -1,0 +1,59 @@
+#include "lockstep/comms/init.h"
+
+#include <fmt/format.h>
+
+#include <cstdlib>
+
+#include "comms/group.h"
+#include "lockstep/error.h"
+#include "transport/engines.h"
+#include "transport/shm.h"
+
+namespace lockstep {
+
+namespace {
+
+constexpr auto kGoodbye = std::chrono::seconds(10);
+
+/// Says goodbye when the last group of the job is gone.
+std::shared_ptr<transport::Job> leaving_at_the_end(std::unique_ptr<transport::Job> job) {
+  return {job.release(), [](transport::Job* done) {
+            // After a failure there is nobody to wait for.
+            if (!done->control().has_failed()) done->control().leave(transport::Control::Clock::now() + kGoodbye);
+            delete done;
+          }};
+}
+
+std::string choose_engine(const Identity& identity, const InitOptions& options) {
+  std::string engine = options.engine;
+  const char* const wanted = std::getenv("LOCKSTEP_ENGINE");
+  if (!engine.empty()) {
+    transport::require_engine(engine, "InitOptions::engine");
+  } else if (wanted != nullptr && *wanted != '\0') {
+    engine = wanted;
+    transport::require_engine(engine, "LOCKSTEP_ENGINE");
+  } else {
+    engine = identity.local_world_size == identity.world_size ? "shm" : "gloo";
+  }
+  return engine;
+}
+
+}  // namespace
+
+Communicator init_distributed(const InitOptions& options) {
+  return init_distributed(identify(), options);
+}
+
+Communicator init_distributed(const Identity& identity, const InitOptions& options) {
+  const std::string engine = choose_engine(identity, options);
+  const auto deadline = transport::Control::Clock::now() + options.timeout;
+  if (engine != "shm") {
+    throw UsageError(fmt::format("init_distributed: engine {} does not run collectives yet; hint: use shm", engine));
+  }
+  const auto job = leaving_at_the_end(transport::connect_shm(identity, deadline));
+  std::vector<int> everybody;
+  for (int rank = 0; rank < identity.world_size; ++rank) everybody.push_back(rank);
+  return Communicator(std::make_shared<comms::Group>(job, "world", everybody, identity.local_world_size, options.timeout));
+}
+
+}  // namespace lockstep

@@ -1,0 +1,80 @@
+// A rank whose part is given by its arguments; tests start it under `lockstep run`.
+#include <fmt/format.h>
+#include <signal.h>
+#include <unistd.h>
+
+#include <cstring>
+#include <iostream>
+
+#include "comms/contract.h"
+#include "lockstep/comms/init.h"
+#include "lockstep/error.h"
+
+namespace {
+
+using lockstep::Communicator;
+
+int report(const std::vector<std::string>& problems) {
+  for (const auto& problem : problems) std::cout << problem << "\n";
+  return problems.empty() ? 0 : 1;
+}
+
+int check_all(Communicator& comm) {
+  for (const auto check : {lockstep::test::check_collectives, lockstep::test::check_types,
+                           lockstep::test::check_messages, lockstep::test::check_async, lockstep::test::check_split}) {
+    if (const int code = report(check(comm)); code != 0) return code;
+  }
+  return 0;
+}
+
+void all_reduce_forever(Communicator& comm, int64_t count) {
+  const auto memory = comm.allocate(static_cast<size_t>(count) * sizeof(float));
+  auto* const data = static_cast<float*>(memory.get());
+  std::memset(data, 0, static_cast<size_t>(count) * sizeof(float));
+  for (;;) comm.all_reduce({data, count, lockstep::DataType::kFloat32});
+}
+
+/// The last rank does `what` while the others are in calls that need it.
+int act(Communicator& comm, const std::string& what, int64_t count) {
+  const bool last = comm.rank() == comm.world_size() - 1;
+  if (what == "die-before") {
+    if (last) raise(SIGKILL);
+    comm.barrier();
+  } else if (what == "die-at-entry") {
+    std::vector<float> data(static_cast<size_t>(count));
+    for (int i = 0; i < 100; ++i) comm.all_reduce(data);
+    if (last) raise(SIGKILL);
+    comm.all_reduce(data);
+  } else if (what == "die-within" || what == "stop-within") {
+    if (last) {
+      if (fork() == 0) {  // whatever the rank is doing at that moment
+        usleep(50'000);
+        kill(getppid(), what == "die-within" ? SIGKILL : SIGSTOP);
+        _exit(0);
+      }
+    }
+    all_reduce_forever(comm, count);
+  } else if (what == "fork") {
+    std::vector<float> data(static_cast<size_t>(count), 1.0F);
+    for (int i = 0; i < 50; ++i) {
+      if (i % 10 == 0 && fork() == 0) _exit(0);
+      comm.all_reduce(data);
+    }
+  }
+  return 0;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  const std::string what = argc > 1 ? argv[1] : "contract";
+  const int64_t count = argc > 2 ? std::stoll(argv[2]) : 1000;
+  const int timeout_ms = argc > 3 ? std::stoi(argv[3]) : 60'000;
+  try {
+    Communicator comm = lockstep::init_distributed({.timeout = std::chrono::milliseconds(timeout_ms)});
+    return what == "contract" ? check_all(comm) : act(comm, what, count);
+  } catch (const std::exception& error) {
+    std::cerr << error.what() << "\n" << std::flush;
+    return 3;
+  }
+}

@@ -1,0 +1,111 @@
+#include "comms/run_processes.h"
+
+#include <fmt/format.h>
+#include <poll.h>
+#include <signal.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <atomic>
+
+#include "launch/unique_fd.h"
+
+namespace lockstep::test {
+
+namespace {
+
+constexpr int kPatienceSeconds = 120;
+
+double now() {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
+
+[[noreturn]] void be_rank(int rank, int world, const std::string& job, int report, const ProcessesOptions& options,
+                          const std::function<std::string(Communicator&)>& act) {
+  prctl(PR_SET_PDEATHSIG, SIGKILL);
+  std::string text;
+  int code = 0;
+  try {
+    Communicator comm = init_distributed({.rank = rank,
+                                          .world_size = world,
+                                          .local_rank = rank,
+                                          .local_world_size = world,
+                                          .job_id = job,
+                                          .launcher = Launcher::kEnvironment},
+                                         {.engine = options.engine, .timeout = options.timeout});
+    text = act(comm);
+  } catch (const std::exception& error) {
+    text = error.what();
+    code = 3;
+  }
+  for (size_t at = 0; at < text.size();) {
+    const ssize_t written = write(report, text.data() + at, text.size() - at);
+    if (written <= 0) break;
+    at += static_cast<size_t>(written);
+  }
+  _exit(code);
+}
+
+}  // namespace
+
+std::vector<Ended> run_processes(int world, const std::function<std::string(Communicator&)>& act,
+                                 const ProcessesOptions& options) {
+  static std::atomic<int> jobs = 0;
+  const std::string job = fmt::format("test {} {}", getpid(), ++jobs);
+  struct Rank {
+    pid_t pid = -1;
+    launch::UniqueFd report;
+    Ended ended;
+    bool open = true;
+  };
+  std::vector<Rank> ranks(static_cast<size_t>(world));
+  std::vector<int> pids;
+  const double start = now();
+  for (int rank = 0; rank < world; ++rank) {
+    int ends[2];
+    if (pipe(ends) != 0) throw std::runtime_error("pipe");
+    launch::UniqueFd writing(ends[1]);
+    Rank& one = ranks[static_cast<size_t>(rank)];
+    one.report.reset(ends[0]);
+    one.pid = fork();
+    if (one.pid == 0) {
+      for (auto& other : ranks) other.report.reset();
+      be_rank(rank, world, job, writing.get(), options, act);
+    }
+    pids.push_back(one.pid);
+  }
+  if (options.meanwhile) options.meanwhile(pids);
+
+  size_t open = ranks.size();
+  bool killed = false;
+  while (open > 0) {
+    std::vector<pollfd> waits;
+    for (const auto& rank : ranks) waits.push_back({.fd = rank.open ? rank.report.get() : -1, .events = POLLIN, .revents = 0});
+    poll(waits.data(), waits.size(), 1000);
+    for (size_t i = 0; i < ranks.size(); ++i) {
+      if (!ranks[i].open || waits[i].revents == 0) continue;
+      char bytes[4096];
+      const ssize_t got = read(ranks[i].report.get(), bytes, sizeof(bytes));
+      if (got > 0) {
+        ranks[i].ended.text.append(bytes, static_cast<size_t>(got));
+        continue;
+      }
+      ranks[i].open = false;
+      ranks[i].ended.seconds = now() - start;
+      --open;
+    }
+    if (now() - start > kPatienceSeconds && !killed) {
+      for (const auto& rank : ranks) kill(rank.pid, SIGKILL);
+      killed = true;
+    }
+  }
+  std::vector<Ended> ended;
+  for (auto& rank : ranks) {
+    waitpid(rank.pid, &rank.ended.status, 0);
+    ended.push_back(rank.ended);
+  }
+  return ended;
+}
+
+}  // namespace lockstep::test

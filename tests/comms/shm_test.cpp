@@ -1,0 +1,259 @@
+// The contract of collectives, and what they promise when things break, on real processes with shared memory.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <random>
+#include <thread>
+
+#include "comms/contract.h"
+#include "comms/run_processes.h"
+
+namespace lockstep::test {
+namespace {
+
+using testing::HasSubstr;
+using testing::Not;
+
+std::string joined(const std::vector<std::string>& problems) {
+  std::string text;
+  for (const auto& problem : problems) text += problem + "\n";
+  return text;
+}
+
+std::string all_checks(Communicator& comm) {
+  return joined(check_collectives(comm)) + joined(check_types(comm)) + joined(check_messages(comm)) +
+         joined(check_async(comm)) + joined(check_split(comm));
+}
+
+/// A buffer of this many floats that collectives use in place.
+struct Floats {
+  Floats(Communicator& comm, int64_t wanted)
+      : memory(comm.allocate(static_cast<size_t>(wanted) * sizeof(float))), count(wanted) {
+    std::fill_n(data(), count, 1.0F);
+  }
+  float* data() const { return static_cast<float*>(memory.get()); }
+  Buffer buffer() const { return {data(), count, DataType::kFloat32}; }
+
+  std::shared_ptr<void> memory;
+  int64_t count;
+};
+
+class Shm : public testing::TestWithParam<int> {};
+
+TEST_P(Shm, KeepsTheContract) {
+  for (const auto& rank : run_processes(GetParam(), all_checks)) {
+    EXPECT_EQ(rank.status, 0);
+    EXPECT_EQ(rank.text, "");
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Worlds, Shm, testing::Values(1, 2, 3, 4, 5, 7, 8));
+
+TEST(ShmFaults, AKilledRankIsNamedByAllOthersAtOnce) {
+  // At entry; in the middle of large and of tiny calls; in a barrier; before the first call.
+  using Act = std::function<void(Communicator&)>;
+  const auto forever = [](int64_t count) -> Act {
+    return [count](Communicator& comm) {
+      const Floats floats(comm, count);
+      for (;;) comm.all_reduce(floats.buffer());
+    };
+  };
+  const std::vector<std::pair<const char*, Act>> cases = {
+      {"first call", [](Communicator& comm) { comm.barrier(); }},
+      {"large", forever(1 << 20)},
+      {"tiny", forever(1)},
+      {"messages", [](Communicator& comm) {
+         const Floats floats(comm, 100'000);
+         for (;;) comm.all_reduce(floats.buffer(), ReduceOp::kSum, {.algorithm = "ring"});
+       }},
+      {"barrier", [](Communicator& comm) {
+         for (;;) comm.barrier();
+       }},
+  };
+  for (const auto& [name, act] : cases) {
+    const bool at_once = std::string(name) == "first call";
+    const auto ended = run_processes(3, [&, act = act](Communicator& comm) -> std::string {
+      if (comm.rank() == 2) {
+        if (at_once) raise(SIGKILL);
+        std::thread([] {
+          std::this_thread::sleep_for(std::chrono::milliseconds(30));  // somewhere within
+          raise(SIGKILL);
+        }).detach();
+      }
+      act(comm);
+      return "it went on";
+    });
+    EXPECT_TRUE(WIFSIGNALED(ended[2].status)) << name;
+    for (const int survivor : {0, 1}) {
+      EXPECT_THAT(ended[static_cast<size_t>(survivor)].text, HasSubstr("rank 2 (pid ")) << name;
+      EXPECT_LT(ended[static_cast<size_t>(survivor)].seconds, 30) << name;  // far below the timeout of 60 s
+    }
+  }
+}
+
+TEST(ShmFaults, RankZeroMayDieToo) {
+  const auto ended = run_processes(3, [](Communicator& comm) -> std::string {
+    if (comm.rank() == 0) raise(SIGKILL);
+    comm.barrier();
+    return "it went on";
+  });
+  for (const int survivor : {1, 2}) EXPECT_THAT(ended[static_cast<size_t>(survivor)].text, HasSubstr("rank 0 (pid "));
+}
+
+TEST(ShmFaults, AStoppedRankIsNamedAtTheTimeout) {
+  const auto ended = run_processes(
+      2,
+      [](Communicator& comm) -> std::string {
+        const Floats floats(comm, 1000);
+        comm.barrier();
+        if (comm.rank() == 1) raise(SIGSTOP);
+        for (int i = 0; i < 10; ++i) comm.all_reduce(floats.buffer());
+        return "it went on";
+      },
+      {.timeout = std::chrono::milliseconds(1500), .meanwhile = [](const std::vector<int>& pids) {
+         int status = 0;
+         waitpid(pids[1], &status, WUNTRACED);
+         siginfo_t info = {};
+         waitid(P_PID, static_cast<id_t>(pids[0]), &info, WEXITED | WNOWAIT);  // rank 0 gives up first
+         kill(pids[1], SIGCONT);
+       }});
+  EXPECT_THAT(ended[0].text, HasSubstr("all_reduce #2 on rank 0: rank 1 did not come within the timeout"));
+  EXPECT_THAT(ended[1].text, HasSubstr("rank 1 did not come within the timeout")) << "the late rank hears of it";
+}
+
+TEST(ShmFaults, ARankThatIsContinuedInTimeGoesOn) {
+  const auto ended = run_processes(
+      2,
+      [](Communicator& comm) -> std::string {
+        Floats floats(comm, 1000);
+        comm.barrier();
+        if (comm.rank() == 1) raise(SIGSTOP);
+        comm.all_reduce(floats.buffer());
+        return floats.data()[999] == 2 ? "" : "wrong";
+      },
+      {.meanwhile = [](const std::vector<int>& pids) {
+        int status = 0;
+        waitpid(pids[1], &status, WUNTRACED);
+        kill(pids[1], SIGCONT);
+      }});
+  for (const auto& rank : ended) EXPECT_EQ(rank.text, "");
+}
+
+TEST(ShmFaults, AnAbortFromAnotherThreadWakesEverybody) {
+  const auto ended = run_processes(3, [](Communicator& comm) -> std::string {
+    if (comm.rank() == 1) std::thread([&] { comm.abort("enough"); }).join();
+    comm.barrier();
+    return "it went on";
+  });
+  for (const auto& rank : ended) EXPECT_THAT(rank.text, HasSubstr("rank 1 ended the communication: enough"));
+}
+
+TEST(ShmFaults, DifferentCallsAreTheSameErrorEverywhere) {
+  const auto ended = run_processes(2, [](Communicator& comm) -> std::string {
+    const Floats floats(comm, comm.rank() == 0 ? 4096 : 4000);
+    comm.all_reduce(floats.buffer());
+    return "it went on";
+  });
+  for (const auto& rank : ended) {
+    EXPECT_THAT(rank.text, HasSubstr("all_reduce #1: rank 0 called all_reduce #1 (sum of 4096 float32, algorithm push), "
+                                     "rank 1 called all_reduce #1 (sum of 4000 float32, algorithm push); hint: "));
+  }
+}
+
+TEST(ShmFaults, ARankThatLeavesIsNamed) {
+  const auto ended = run_processes(
+      2,
+      [](Communicator& comm) -> std::string {
+        if (comm.rank() == 1) return "";
+        comm.barrier();
+        return "it went on";
+      },
+      {.timeout = std::chrono::milliseconds(3000)});
+  EXPECT_THAT(ended[0].text, HasSubstr("rank 1"));
+  EXPECT_THAT(ended[0].text, Not(HasSubstr("it went on")));
+}
+
+TEST(ShmFaults, AChildThatIsForkedDoesNoHarm) {
+  const auto ended = run_processes(2, [](Communicator& comm) -> std::string {
+    const Floats floats(comm, 1000);
+    for (int i = 0; i < 30; ++i) {
+      std::fill_n(floats.data(), floats.count, 1.0F);
+      const pid_t child = i % 10 == 0 ? fork() : -1;
+      if (child == 0) _exit(0);
+      comm.all_reduce(floats.buffer());
+      if (child > 0) waitpid(child, nullptr, 0);
+      if (floats.data()[0] != 2) return "wrong";
+    }
+    return "";
+  });
+  for (const auto& rank : ended) EXPECT_EQ(rank.text, "");
+}
+
+TEST(ShmFaults, TooMuchMemoryIsAnErrorNotASignal) {
+  const auto ended = run_processes(2, [](Communicator& comm) -> std::string {
+    try {
+      comm.allocate(size_t{1} << 45);
+    } catch (const std::exception& error) {
+      comm.barrier();  // and all is well
+      return error.what();
+    }
+    return "";
+  });
+  for (const auto& rank : ended) EXPECT_THAT(rank.text, HasSubstr("shared memory: "));
+}
+
+TEST(ShmFaults, NothingIsLeftAfterEverybodyWasKilled) {
+  run_processes(3, [](Communicator& comm) -> std::string {
+    const Floats floats(comm, 1000);
+    comm.barrier();
+    raise(SIGKILL);
+    return "";
+  });
+  for (const auto& entry : std::filesystem::directory_iterator("/dev/shm")) {
+    EXPECT_THAT(entry.path().string(), Not(HasSubstr("lockstep")));
+  }
+}
+
+TEST(ShmFaults, TwoJobsAtOnceAreApart) {
+  std::vector<Ended> first, second;
+  const auto sum = [](Communicator& comm) -> std::string {
+    for (int i = 0; i < 200; ++i) {
+      std::vector<float> data(3000, 1.0F);
+      comm.all_reduce(data);
+      if (data[2999] != 2) return "wrong";
+    }
+    return "";
+  };
+  // The second job runs while the first one waits for its last rank.
+  first = run_processes(2, sum, {.meanwhile = [&](const std::vector<int>&) { second = run_processes(2, sum); }});
+  for (const auto& rank : first) EXPECT_EQ(rank.text, "");
+  for (const auto& rank : second) EXPECT_EQ(rank.text, "");
+}
+
+TEST(ShmFaults, AMillionTinyAllReducesWithRandomDelaysAreRight) {
+#if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
+  constexpr int kCalls = 20'000;
+#else
+  constexpr int kCalls = 1'000'000;
+#endif
+  const auto ended = run_processes(2, [](Communicator& comm) -> std::string {
+    std::minstd_rand random(static_cast<unsigned>(comm.rank() + 1));
+    std::vector<int32_t> data(2);
+    for (int i = 0; i < kCalls; ++i) {
+      data = {i + comm.rank(), comm.rank()};
+      for (unsigned spins = random() % 256; spins > 0; --spins) std::atomic_signal_fence(std::memory_order_seq_cst);
+      if (random() % 20'000 == 0) std::this_thread::sleep_for(std::chrono::microseconds(300));
+      comm.all_reduce(data);
+      if (data[0] != 2 * i + 1 || data[1] != 1) return "call " + std::to_string(i) + " is wrong";
+    }
+    return "";
+  });
+  for (const auto& rank : ended) EXPECT_EQ(rank.text, "");
+}
+
+}  // namespace
+}  // namespace lockstep::test
