@@ -2,6 +2,11 @@
 
 /// All of lockstep::core, the part that needs no LibTorch.
 
+#include "lockstep/comms/buffer.h"
+#include "lockstep/comms/communicator.h"
+#include "lockstep/comms/init.h"
+#include "lockstep/comms/types.h"
+#include "lockstep/comms/work.h"
 #include "lockstep/error.h"
 #include "lockstep/launch/identity.h"
 #include "lockstep/plan/all_reduce.h"

@@ -39,10 +39,11 @@ std::string describe(const transport::Header& header) {
   if (collective == plan::Collective::kBarrier) {
     return fmt::format("{} (algorithm {})", title(header), algorithm_of(header));
   }
-  return fmt::format("{} ({}{} {}{}, algorithm {})", title(header),
-                     reduces(collective) ? fmt::format("{} of ", name(static_cast<ReduceOp>(header.reduce))) : "",
-                     header.count, name(type), has_root(collective) ? fmt::format(", root {}", header.root) : "",
-                     algorithm_of(header));
+  return fmt::format(
+      "{} ({}{} {}{}, algorithm {})", title(header),
+      reduces(collective) ? fmt::format("{} of ", name(static_cast<ReduceOp>(header.reduce))) : "",
+      header.count, name(type), has_root(collective) ? fmt::format(", root {}", header.root) : "",
+      algorithm_of(header));
 }
 
 }  // namespace lockstep::comms

@@ -38,7 +38,8 @@ Request gather_of(const Buffer& input, const Buffer& output, int root, const Cal
 Request all_gather_of(const Buffer& input, const Buffer& output, const CallOptions& options) {
   return request(Collective::kAllGather, input, output, ReduceOp::kSum, 0, options);
 }
-Request reduce_scatter_of(const Buffer& input, const Buffer& output, ReduceOp op, const CallOptions& options) {
+Request reduce_scatter_of(const Buffer& input, const Buffer& output, ReduceOp op,
+                          const CallOptions& options) {
   return request(Collective::kReduceScatter, input, output, op, 0, options);
 }
 Request all_to_all_of(const Buffer& input, const Buffer& output, const CallOptions& options) {

@@ -164,9 +164,10 @@ void Executor::run_one_sided(const ReadyPlan& ready, const transport::Header& he
                              const transport::Limit& limit) {
   OneSided* const memory = transport_.one_sided();
   if (memory == nullptr) {
-    throw UsageError(fmt::format("algorithm {}: needs memory that all ranks share; hint: use another algorithm, or "
-                                 "the engine shm",
-                                 ready.plan.algorithm));
+    throw UsageError(
+        fmt::format("algorithm {}: needs memory that all ranks share; hint: use another algorithm, or "
+                    "the engine shm",
+                    ready.plan.algorithm));
   }
   const size_t bytes = static_cast<size_t>(data.count) * size_of(data.type);
   if (const size_t needed = Layout(ready.plan, data).scratch_bytes(); needed > OneSided::kInboxBytes) {
@@ -175,7 +176,8 @@ void Executor::run_one_sided(const ReadyPlan& ready, const transport::Header& he
   }
   memory->begin(header, limit);
   if (bytes == 0) {
-    memory->share(memory->bounce_of(transport_.rank()));  // anything: no rank shall take the long way for nothing
+    memory->share(
+        memory->bounce_of(transport_.rank()));  // anything: no rank shall take the long way for nothing
   } else {
     memory->share(memory->contains(data.slots, bytes) ? data.slots : nullptr);
   }
@@ -194,7 +196,7 @@ bool Executor::run_flags(const ReadyPlan& ready, const Data& data, const transpo
     switch (step.kind) {
       case Kind::kCopy:
         comms::copy(address(rank, step.slots.first), address(rank, step.from),
-             layout.bytes_of(step.chunk, step.slots.count));
+                    layout.bytes_of(step.chunk, step.slots.count));
         break;
       case Kind::kPost:
         memory.post();

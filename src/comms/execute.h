@@ -11,9 +11,9 @@ namespace lockstep::comms {
 
 /// What a collective works on: `count` elements as the plan divides them.
 struct Data {
-  std::byte* slots = nullptr;   ///< Of the chunks, one behind the other; of all-to-all: what goes out.
-  std::byte* inbox = nullptr;   ///< All-to-all only: what comes in.
-  int64_t count = 0;            ///< Of the plan: in all if it splits, of each chunk if not.
+  std::byte* slots = nullptr;  ///< Of the chunks, one behind the other; of all-to-all: what goes out.
+  std::byte* inbox = nullptr;  ///< All-to-all only: what comes in.
+  int64_t count = 0;           ///< Of the plan: in all if it splits, of each chunk if not.
   DataType type = DataType::kFloat32;
   ReduceOp op = ReduceOp::kSum;
 };
@@ -32,15 +32,16 @@ class Executor {
                     const transport::Limit& limit);
   void run_one_sided(const ReadyPlan& ready, const transport::Header& header, const Data& data,
                      const transport::Limit& limit);
-  /// The flags and combines of a run that has begun. False, with nothing done but the flags, if some rank's data is not shared.
+  /// The flags and combines of a run that has begun. False, with nothing done but the flags, if some rank's
+  /// data is not shared.
   bool run_flags(const ReadyPlan& ready, const Data& data, const transport::Limit& limit);
   /// For data outside of shared memory: in pieces through the bounce buffers, which stay in the cache.
   void run_staged(const ReadyPlan& ready, const transport::Header& header, const Data& data,
                   const transport::Limit& limit);
 
   transport::Transport& transport_;
-  std::vector<std::byte> scratch_;    ///< Of the plan.
-  std::vector<std::byte> received_;   ///< What is to be added, until the round is over.
+  std::vector<std::byte> scratch_;   ///< Of the plan.
+  std::vector<std::byte> received_;  ///< What is to be added, until the round is over.
 };
 
 }  // namespace lockstep::comms

@@ -63,8 +63,8 @@ class Group::QueuedWork final : public Work::State {
 /// A message on its way.
 class Group::MessageWork final : public Work::State {
  public:
-  MessageWork(std::shared_ptr<Group> group, const Header& header, std::unique_ptr<transport::Transfer> transfer,
-              const Limit& limit)
+  MessageWork(std::shared_ptr<Group> group, const Header& header,
+              std::unique_ptr<transport::Transfer> transfer, const Limit& limit)
       : group_(std::move(group)), header_(header), transfer_(std::move(transfer)), limit_(limit) {}
 
   bool test() override {
@@ -83,8 +83,8 @@ class Group::MessageWork final : public Work::State {
   const Limit limit_;
 };
 
-Group::Group(std::shared_ptr<transport::Job> job, std::string tag, std::vector<int> members, int ranks_per_node,
-             std::chrono::milliseconds timeout)
+Group::Group(std::shared_ptr<transport::Job> job, std::string tag, std::vector<int> members,
+             int ranks_per_node, std::chrono::milliseconds timeout)
     : job_(std::move(job)),
       tag_(std::move(tag)),
       members_(std::move(members)),
@@ -110,8 +110,8 @@ Limit Group::limit_of(std::chrono::milliseconds timeout) const {
 void Group::throw_failure() {
   const auto failure = job_->control().failure();
   const std::string history = history_.text();
-  throw PeerError(fmt::format("{}{}{}", failure ? failure->text : "the job has failed", history.empty() ? "" : "; ",
-                              history),
+  throw PeerError(fmt::format("{}{}{}", failure ? failure->text : "the job has failed",
+                              history.empty() ? "" : "; ", history),
                   failure ? failure->peer : -1);
 }
 
@@ -137,15 +137,17 @@ void Group::guard(const Header& header, const Act& act) {
     const std::string own = describe(mismatch.ours);
     const std::string theirs = describe(mismatch.theirs);
     const bool first = rank() < mismatch.peer;
-    fail(fmt::format("{}: rank {} called {}, rank {} called {}; hint: all ranks must make the same calls in the "
-                     "same order",
-                     title(mismatch.ours), std::min(rank(), mismatch.peer), first ? own : theirs,
-                     std::max(rank(), mismatch.peer), first ? theirs : own),
+    fail(fmt::format(
+             "{}: rank {} called {}, rank {} called {}; hint: all ranks must make the same calls in the "
+             "same order",
+             title(mismatch.ours), std::min(rank(), mismatch.peer), first ? own : theirs,
+             std::max(rank(), mismatch.peer), first ? theirs : own),
          mismatch.peer, false);
   } catch (const TimeoutError& error) {
-    fail(fmt::format("{} on rank {}: {} within the timeout; hint: it may be stuck, stopped or in other code; the "
-                     "timeout can be raised",
-                     title(header), rank(), error.what()),
+    fail(fmt::format(
+             "{} on rank {}: {} within the timeout; hint: it may be stuck, stopped or in other code; the "
+             "timeout can be raised",
+             title(header), rank(), error.what()),
          error.peer, true);
   }
 }
@@ -153,11 +155,13 @@ void Group::guard(const Header& header, const Act& act) {
 void Group::check(const Request& request) const {
   const std::string_view what = name(request.collective);
   if (request.root < 0 || request.root >= world()) {
-    throw UsageError(fmt::format("{} on rank {}: root {} in a world of {}", what, rank(), request.root, world()));
+    throw UsageError(
+        fmt::format("{} on rank {}: root {} in a world of {}", what, rank(), request.root, world()));
   }
-  if (is_reduction(request.collective) && request.op == ReduceOp::kMean && !is_floating_point(request.input.type)) {
-    throw UsageError(fmt::format("{} on rank {}: the mean of {}; hint: use sum, or a floating-point type", what,
-                                 rank(), name(request.input.type)));
+  if (is_reduction(request.collective) && request.op == ReduceOp::kMean &&
+      !is_floating_point(request.input.type)) {
+    throw UsageError(fmt::format("{} on rank {}: the mean of {}; hint: use sum, or a floating-point type",
+                                 what, rank(), name(request.input.type)));
   }
   const auto expect = [&](const Buffer& buffer, int64_t count, const char* which) {
     if (buffer.count == count && (buffer.data != nullptr || count == 0)) return;
@@ -192,10 +196,11 @@ void Group::check(const Request& request) const {
     default:
       break;
   }
-  const bool uses_both = request.collective != Collective::kBarrier && output.data != nullptr && input.data != nullptr;
+  const bool uses_both =
+      request.collective != Collective::kBarrier && output.data != nullptr && input.data != nullptr;
   if (uses_both && input.type != output.type) {
-    throw UsageError(fmt::format("{} on rank {}: input of {} and output of {}", what, rank(), name(input.type),
-                                 name(output.type)));
+    throw UsageError(fmt::format("{} on rank {}: input of {} and output of {}", what, rank(),
+                                 name(input.type), name(output.type)));
   }
 }
 
@@ -293,13 +298,14 @@ void Group::take_out(const Request& request, const plan::Plan& plan, const Data&
 void Group::execute(const Request& request) {
   const ReadyPlan& ready = plans_.find(request.collective, choose(request), request.root);
   const bool scatters = request.collective == Collective::kScatter;
-  const Header header = {.call = ++calls_,
-                         .count = scatters ? request.output.count : request.input.count,
-                         .root = request.root,
-                         .operation = static_cast<uint8_t>(request.collective),
-                         .type = static_cast<uint8_t>(scatters ? request.output.type : request.input.type),
-                         .reduce = static_cast<uint8_t>(is_reduction(request.collective) ? request.op : ReduceOp::kSum),
-                         .algorithm = ready.algorithm};
+  const Header header = {
+      .call = ++calls_,
+      .count = scatters ? request.output.count : request.input.count,
+      .root = request.root,
+      .operation = static_cast<uint8_t>(request.collective),
+      .type = static_cast<uint8_t>(scatters ? request.output.type : request.input.type),
+      .reduce = static_cast<uint8_t>(is_reduction(request.collective) ? request.op : ReduceOp::kSum),
+      .algorithm = ready.algorithm};
   history_.add(header);
   guard(header, [&] {
     const Data data = lay_out(request, ready.plan);
@@ -365,10 +371,11 @@ void Group::serve() {
   }
 }
 
-Work Group::start_message(bool sends, const Buffer& data, int peer, int tag, std::chrono::milliseconds timeout) {
+Work Group::start_message(bool sends, const Buffer& data, int peer, int tag,
+                          std::chrono::milliseconds timeout) {
   if (peer < 0 || peer >= world() || peer == rank()) {
-    throw UsageError(fmt::format("{} on rank {}: peer {} in a world of {}{}", sends ? "send" : "recv", rank(), peer,
-                                 world(), peer == rank() ? " is the rank itself" : ""));
+    throw UsageError(fmt::format("{} on rank {}: peer {} in a world of {}{}", sends ? "send" : "recv", rank(),
+                                 peer, world(), peer == rank() ? " is the rank itself" : ""));
   }
   const Header header = {.call = 0,
                          .count = data.count,
@@ -381,7 +388,8 @@ Work Group::start_message(bool sends, const Buffer& data, int peer, int tag, std
     transfer = sends ? transport_->send(kStream, peer, header, data.data, data.bytes())
                      : transport_->receive(kStream, peer, header, data.data, data.bytes());
   });
-  return Work(std::make_shared<MessageWork>(shared_from_this(), header, std::move(transfer), limit_of(timeout)));
+  return Work(
+      std::make_shared<MessageWork>(shared_from_this(), header, std::move(transfer), limit_of(timeout)));
 }
 
 Work Group::start_send(const Buffer& data, int to, int tag, std::chrono::milliseconds timeout) {
@@ -408,7 +416,8 @@ std::shared_ptr<Group> Group::split(int colour, int key) {
     const std::string& blob =
         blobs[static_cast<size_t>(std::lower_bound(all.begin(), all.end(), member) - all.begin())];
     const size_t space = blob.find(' ');
-    if (std::stoi(blob.substr(0, space)) == colour) places.push_back({std::stoi(blob.substr(space + 1)), i, member});
+    if (std::stoi(blob.substr(0, space)) == colour)
+      places.push_back({std::stoi(blob.substr(space + 1)), i, member});
   }
   if (colour < 0) return nullptr;
   std::sort(places.begin(), places.end(),
@@ -420,9 +429,9 @@ std::shared_ptr<Group> Group::split(int colour, int key) {
 
 std::shared_ptr<void> Group::allocate(size_t bytes) {
   transport::OneSided* const memory = transport_->one_sided();
-  if (memory == nullptr) return std::shared_ptr<void>(::operator new(bytes, std::align_val_t{64}), [](void* block) {
-      ::operator delete(block, std::align_val_t{64});
-    });
+  if (memory == nullptr)
+    return std::shared_ptr<void>(::operator new (bytes, std::align_val_t{64}),
+                                 [](void* block) { ::operator delete (block, std::align_val_t{64}); });
   return std::shared_ptr<void>(memory->allocate(bytes), [memory, keeps = shared_from_this()](void* block) {
     // What a failed job's late rank may still write to is not given to anybody else.
     if (!keeps->job_->control().has_failed()) memory->deallocate(block);

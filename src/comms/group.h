@@ -32,7 +32,8 @@ struct Request {
 /// What all copies of a Communicator share.
 class Group : public std::enable_shared_from_this<Group> {
  public:
-  /// `members` are ranks of the job, in the order of ranks of the group; `tag` names the group within the job.
+  /// `members` are ranks of the job, in the order of ranks of the group; `tag` names the group within the
+  /// job.
   Group(std::shared_ptr<transport::Job> job, std::string tag, std::vector<int> members, int ranks_per_node,
         std::chrono::milliseconds timeout);
   ~Group();

@@ -13,7 +13,8 @@ class History {
   /// The call has begun. No allocation, no clock.
   void add(const transport::Header& header) { calls_[count_++ % kKept] = header; }
 
-  /// "last calls of this rank: barrier #811 (...), all_reduce #812 to all_reduce #840 (...)", or "" if there were none.
+  /// "last calls of this rank: barrier #811 (...), all_reduce #812 to all_reduce #840 (...)", or "" if there
+  /// were none.
   std::string text() const;
 
  private:

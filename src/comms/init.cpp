@@ -19,7 +19,8 @@ constexpr auto kGoodbye = std::chrono::seconds(10);
 std::shared_ptr<transport::Job> leaving_at_the_end(std::unique_ptr<transport::Job> job) {
   return {job.release(), [](transport::Job* done) {
             // After a failure there is nobody to wait for.
-            if (!done->control().has_failed()) done->control().leave(transport::Control::Clock::now() + kGoodbye);
+            if (!done->control().has_failed())
+              done->control().leave(transport::Control::Clock::now() + kGoodbye);
             delete done;
           }};
 }
@@ -48,12 +49,14 @@ Communicator init_distributed(const Identity& identity, const InitOptions& optio
   const std::string engine = choose_engine(identity, options);
   const auto deadline = transport::Control::Clock::now() + options.timeout;
   if (engine != "shm") {
-    throw UsageError(fmt::format("init_distributed: engine {} does not run collectives yet; hint: use shm", engine));
+    throw UsageError(
+        fmt::format("init_distributed: engine {} does not run collectives yet; hint: use shm", engine));
   }
   const auto job = leaving_at_the_end(transport::connect_shm(identity, deadline));
   std::vector<int> everybody;
   for (int rank = 0; rank < identity.world_size; ++rank) everybody.push_back(rank);
-  return Communicator(std::make_shared<comms::Group>(job, "world", everybody, identity.local_world_size, options.timeout));
+  return Communicator(
+      std::make_shared<comms::Group>(job, "world", everybody, identity.local_world_size, options.timeout));
 }
 
 }  // namespace lockstep

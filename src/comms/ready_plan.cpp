@@ -27,7 +27,8 @@ uint8_t number_of(plan::Collective collective, std::string_view algorithm) {
 
 const ReadyPlan& PlanCache::find(plan::Collective collective, std::string_view algorithm, int root) {
   for (const auto& entry : entries_) {
-    if (entry.collective == collective && entry.root == root && entry.algorithm == algorithm) return *entry.ready;
+    if (entry.collective == collective && entry.root == root && entry.algorithm == algorithm)
+      return *entry.ready;
   }
   auto ready = std::make_unique<ReadyPlan>();
   ready->plan = plan::make_plan(collective, algorithm,

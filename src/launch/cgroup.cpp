@@ -114,7 +114,8 @@ std::optional<double> bytes(const std::string& text) {
   return value;
 }
 
-/// What the group may still take: the kernel drops cached files that nobody has used for a while before it refuses.
+/// What the group may still take: the kernel drops cached files that nobody has used for a while before it
+/// refuses.
 std::optional<double> left(std::optional<double> limit, const fs::path& usage, const fs::path& statistics,
                            const std::string& cached) {
   const auto used = number(read_first_line(usage));
@@ -140,8 +141,8 @@ CgroupLimits cgroup_limits(const fs::path& root) {
       if (words.size() == 2) cpu_limit = tighter(cpu_limit, cpus(words[0], words[1]));
       const auto limit = bytes(read_first_line(folder / "memory.max"));
       memory_limit = tighter(memory_limit, limit);
-      memory_left = tighter(
-          memory_left, left(limit, folder / "memory.current", folder / "memory.stat", "inactive_file"));
+      memory_left = tighter(memory_left,
+                            left(limit, folder / "memory.current", folder / "memory.stat", "inactive_file"));
     }
   }
   if (const auto cpu = hierarchy_of(root, "cpu")) {
@@ -154,8 +155,8 @@ CgroupLimits cgroup_limits(const fs::path& root) {
     for (const auto& folder : folders(*memory)) {
       const auto limit = bytes(read_first_line(folder / "memory.limit_in_bytes"));
       memory_limit = tighter(memory_limit, limit);
-      memory_left = tighter(memory_left, left(limit, folder / "memory.usage_in_bytes",
-                                              folder / "memory.stat", "total_inactive_file"));
+      memory_left = tighter(memory_left, left(limit, folder / "memory.usage_in_bytes", folder / "memory.stat",
+                                              "total_inactive_file"));
     }
   }
   CgroupLimits limits;

@@ -10,7 +10,8 @@ namespace lockstep::launch {
 struct CgroupLimits {
   std::optional<double> cpus;            ///< Processor time per time: 1.5 is one and a half cores.
   std::optional<uint64_t> memory_bytes;  ///< Memory of all processes of the group.
-  std::optional<uint64_t> memory_left_bytes;  ///< Of that, what is not in use; cached files do not count as used.
+  std::optional<uint64_t>
+      memory_left_bytes;  ///< Of that, what is not in use; cached files do not count as used.
 };
 
 /// Reads the limits of the group and of all its parents, version 1 and 2; the tightest count. `root` is where

@@ -106,13 +106,15 @@ std::optional<double> formula_time(Collective collective, std::string_view algor
     case Collective::kReduceScatter:
       return (t.p - 1) * (t.message(n / t.p) + n / t.p * t.g);
     case Collective::kBarrier:
+      if (plain == "flags") return t.p > 1 ? t.a : 0;
       return plain == "linear" ? 2 * (t.p - 1) * t.a : t.ceil_log * t.a;
   }
   return std::nullopt;
 }
 
 bool applies(const Algorithm& algorithm, const Shape& shape, const Network& network) {
-  if (algorithm.name == "push" || algorithm.name == "one-shot" || algorithm.name == "flags") return network.ranks_per_node >= shape.world;
+  if (algorithm.name == "push" || algorithm.name == "one-shot" || algorithm.name == "flags")
+    return network.ranks_per_node >= shape.world;
   if (algorithm.name == "hierarchical")
     return network.ranks_per_node > 0 && network.ranks_per_node < shape.world;
   return true;

@@ -159,7 +159,7 @@ std::string legend(const std::string& text) {
       {"@s", "@sK kept in slot K"},
       {"=>", "sA => sB copy within"},
       {"flag up", "flag up: what was done may be seen"},
-      {" to ", "sum A..B to C..D: load and store memory of ranks"}};
+      {" to ", "sum A..B to C..D: of and to ranks"}};
   std::string found;
   for (const auto& [sign, meaning] : kSigns) {
     if (text.find(sign) != std::string::npos)

@@ -20,8 +20,8 @@ class Races {
   std::string load(int by, int owner, int slot);
   std::string store(int by, int owner, int slot);
 
-  /// Rank `rank` is done with the plan: its first `slots` slots are its own again; the others are scratch, which the
-  /// engine keeps. Returns who may still use them, or "".
+  /// Rank `rank` is done with the plan: its first `slots` slots are its own again; the others are scratch,
+  /// which the engine keeps. Returns who may still use them, or "".
   std::string leave(int rank, int slots);
 
   /// What rank `rank` tells by raising its flag or sending a message: all it knows.

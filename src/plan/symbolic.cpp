@@ -287,7 +287,8 @@ std::string Symbolic::compare_with_promise() {
     return content;
   };
   for (int rank = 0; races_ && rank < plan_.world; ++rank) {
-    if (const auto race = races_->leave(rank, plan_.chunks); !race.empty()) return fmt::format("rank {} {}", rank, race);
+    if (const auto race = races_->leave(rank, plan_.chunks); !race.empty())
+      return fmt::format("rank {} {}", rank, race);
   }
   for (int rank = 0; rank < plan_.world; ++rank) {
     std::string problem;

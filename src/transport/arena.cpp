@@ -38,19 +38,20 @@ void check_left(size_t bytes) {
   const uint64_t available = launch::memory().available_bytes;
   const uint64_t left = launch::cgroup_limits().memory_left_bytes.value_or(available);
   if (bytes <= std::min(available, left)) return;
-  throw Error(fmt::format(
-      "shared memory: {:.1f} MiB asked for, {:.1f} MiB left{}; hint: use fewer ranks or smaller buffers, or raise the "
-      "memory limit",
-      mebibytes(bytes), mebibytes(std::min(available, left)),
-      left < available ? " within the control group's limit" : " on this machine"));
+  throw Error(
+      fmt::format("shared memory: {:.1f} MiB asked for, {:.1f} MiB left{}; hint: use fewer ranks or smaller "
+                  "buffers, or raise the "
+                  "memory limit",
+                  mebibytes(bytes), mebibytes(std::min(available, left)),
+                  left < available ? " within the control group's limit" : " on this machine"));
 }
 
 }  // namespace
 
 Mapping::Mapping(launch::UniqueFd descriptor, size_t span_bytes)
     : descriptor_(std::move(descriptor)), span_bytes_(span_bytes) {
-  void* const base = mmap(nullptr, span_bytes_, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE,
-                          descriptor_.get(), 0);
+  void* const base =
+      mmap(nullptr, span_bytes_, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, descriptor_.get(), 0);
   if (base == MAP_FAILED) refuse("mmap");
   base_ = static_cast<std::byte*>(base);
   // A child that writes to it would change its parent's memory.

@@ -10,15 +10,15 @@
 
 namespace lockstep::transport {
 
-/// Memory that other processes can map: a memfd, which the kernel releases with its last reference, so that nothing can
-/// be left behind. Its span is reserved as addresses only; memory is taken as it is allocated, so peers that mapped it
-/// once see it grow.
+/// Memory that other processes can map: a memfd, which the kernel releases with its last reference, so that
+/// nothing can be left behind. Its span is reserved as addresses only; memory is taken as it is allocated, so
+/// peers that mapped it once see it grow.
 class Mapping {
  public:
   /// Makes one of its own. Throws Error if the system refuses.
   static Mapping create(size_t span_bytes);
-  /// Maps another process's. Throws Error if the descriptor is no such memory: it must be sealed against shrinking, or
-  /// a load could end this process.
+  /// Maps another process's. Throws Error if the descriptor is no such memory: it must be sealed against
+  /// shrinking, or a load could end this process.
   static Mapping attach(int descriptor);
 
   Mapping(Mapping&& other) noexcept;
@@ -29,8 +29,8 @@ class Mapping {
   size_t span_bytes() const { return span_bytes_; }
   int descriptor() const { return descriptor_.get(); }
 
-  /// Makes sure that [offset, offset + bytes) has memory behind it; throws Error, naming what is left, if there is not
-  /// enough. Never ends the process by a signal instead.
+  /// Makes sure that [offset, offset + bytes) has memory behind it; throws Error, naming what is left, if
+  /// there is not enough. Never ends the process by a signal instead.
   void take(size_t offset, size_t bytes);
   /// Gives the memory of whole pages back to the system.
   void give_back(size_t offset, size_t bytes);
@@ -81,8 +81,8 @@ class Arena {
   mutable std::mutex mutex_;
   Mapping mapping_;
   Blocks used_;
-  Blocks free_;                                       ///< Backed and not backed ones never merge.
-  std::set<std::pair<size_t, size_t>> free_backed_;   ///< Bytes and offset: the best fit is found first.
+  Blocks free_;                                      ///< Backed and not backed ones never merge.
+  std::set<std::pair<size_t, size_t>> free_backed_;  ///< Bytes and offset: the best fit is found first.
   std::set<std::pair<size_t, size_t>> free_unbacked_;
   size_t used_bytes_ = 0;
   size_t held_bytes_ = 0;

@@ -74,7 +74,8 @@ bool FifoTransfer::move() {
 bool FifoTransfer::write() {
   size_t moved = 0;
   if (moved_ < sizeof(Preamble)) {
-    moved = end_.fifo->write(reinterpret_cast<const std::byte*>(&preamble_) + moved_, sizeof(Preamble) - moved_);
+    moved =
+        end_.fifo->write(reinterpret_cast<const std::byte*>(&preamble_) + moved_, sizeof(Preamble) - moved_);
     moved_ += moved;
   }
   if (moved_ >= sizeof(Preamble)) {

@@ -6,8 +6,8 @@
 
 namespace lockstep::transport {
 
-/// A message through a fifo: header, length, payload. Moved on by whichever thread of the rank waits for anything in
-/// its stream.
+/// A message through a fifo: header, length, payload. Moved on by whichever thread of the rank waits for
+/// anything in its stream.
 class FifoTransfer final : public Transfer {
  public:
   struct Source {
@@ -47,10 +47,10 @@ class FifoTransfer final : public Transfer {
   const size_t bytes_;
   SharedGroup::End& end_;
   uint64_t ticket_ = 0;
-  Preamble preamble_;      ///< Sent, or received.
+  Preamble preamble_;  ///< Sent, or received.
   const Header expected_;
-  size_t moved_ = 0;       ///< Bytes of preamble and payload.
-  uint64_t written_ = 0;   ///< Position in the fifo behind the message, once it is written.
+  size_t moved_ = 0;      ///< Bytes of preamble and payload.
+  uint64_t written_ = 0;  ///< Position in the fifo behind the message, once it is written.
   std::atomic<bool> done_ = false;
   bool mismatched_ = false;  ///< Written before done_.
 };

@@ -11,8 +11,8 @@
 
 namespace lockstep::transport {
 
-// Waiting on a word that other processes change. std::atomic::wait of libstdc++ 12 asks the kernel for a private
-// futex, which does not work across processes.
+// Waiting on a word that other processes change. std::atomic::wait of libstdc++ 12 asks the kernel for a
+// private futex, which does not work across processes.
 
 using Word = std::atomic<uint32_t>;
 static_assert(Word::is_always_lock_free && sizeof(Word) == 4);

@@ -16,7 +16,8 @@ class Job {
   virtual ~Job() = default;
   virtual std::string_view engine() const = 0;
   virtual Control& control() = 0;
-  /// Makes a group of these ranks of the job, in this order; all of them must call it, with the same unused tag.
+  /// Makes a group of these ranks of the job, in this order; all of them must call it, with the same unused
+  /// tag.
   virtual std::unique_ptr<Transport> make_group(const std::string& tag, const std::vector<int>& members,
                                                 Control::Clock::time_point deadline) = 0;
 };

@@ -13,8 +13,8 @@ struct Limit {
   const std::atomic<bool>* failed = nullptr;  ///< The job has failed: nobody will come any more.
 };
 
-/// How a rank waits: it spins briefly, gives way, then sleeps. With more ranks than cores it soon gives way: the one it
-/// waits for may need this very core. One object per wait; the clock is not read before it sleeps.
+/// How a rank waits: it spins briefly, gives way, then sleeps. With more ranks than cores it soon gives way:
+/// the one it waits for may need this very core. One object per wait; the clock is not read before it sleeps.
 class Patience {
  public:
   explicit Patience(const Limit& limit, bool crowded)

@@ -73,7 +73,8 @@ void SharedGroup::begin(const Header& header, const Limit& limit) {
   for (int peer = 0; peer < world(); ++peer) {
     if (peer == rank() || entered_[static_cast<size_t>(peer)] == run_) continue;
     wait_for_flag(peer, run_, 1, limit);
-    check_header_of(peer);  // a plan that had no need to hear of the peer may have ended well beside another call
+    check_header_of(
+        peer);  // a plan that had no need to hear of the peer may have ended well beside another call
   }
   ++run_;
   raised_ = 0;

@@ -15,22 +15,22 @@ namespace lockstep::transport {
 
 /// How a group on shared memory behaves, beyond what is needed: tests make life harder.
 struct GroupOptions {
-  bool crowded = false;                  ///< There are more ranks than cores.
-  bool rendezvous = false;               ///< A send is over only when it has been received.
-  std::optional<uint64_t> delays = {};   ///< Seed of random delays; none without.
-  uint32_t first_run = 0;                ///< Where runs are counted from; flags wrap around at 2^30.
+  bool crowded = false;                 ///< There are more ranks than cores.
+  bool rendezvous = false;              ///< A send is over only when it has been received.
+  std::optional<uint64_t> delays = {};  ///< Seed of random delays; none without.
+  uint32_t first_run = 0;               ///< Where runs are counted from; flags wrap around at 2^30.
 };
 
-/// A group of ranks that reach each other's memory: processes that have mapped each other's arenas (`shm`), or threads
-/// of one process (`threads`). The protocol is the same, so that what is proved of threads holds for processes.
+/// A group of ranks that reach each other's memory: processes that have mapped each other's arenas (`shm`),
+/// or threads of one process (`threads`). The protocol is the same, so that what is proved of threads holds
+/// for processes.
 ///
 /// Every rank has a *block* in its own arena, with what it shows to the others:
-///   two slots, used by turns, one for each run: flag, header, where its data is, and an inbox for small payloads;
-///   a bell that others ring when a fifo from or to this rank has moved;
-///   a fifo to every other rank for each stream;
-///   two bounce buffers, used by turns.
-/// A rank begins run r only when all others have begun run r - 1: then they are done with run r - 2, whose slot and
-/// bounce buffer it uses again.
+///   two slots, used by turns, one for each run: flag, header, where its data is, and an inbox for small
+///   payloads; a bell that others ring when a fifo from or to this rank has moved; a fifo to every other rank
+///   for each stream; two bounce buffers, used by turns.
+/// A rank begins run r only when all others have begun run r - 1: then they are done with run r - 2, whose
+/// slot and bounce buffer it uses again.
 class SharedGroup final : public Transport, public OneSided {
  public:
   /// Bytes of a block, to be allocated by each rank in its own arena.
@@ -93,7 +93,8 @@ class SharedGroup final : public Transport, public OneSided {
   Block& block_of(int rank) { return *blocks_[static_cast<size_t>(rank)]; }
   Slot& slot_of(int rank, uint32_t run) { return block_of(rank).slots[run % 2]; }
   End& end_of(Stream stream, int peer, bool sends) {
-    return ends_[(static_cast<size_t>(stream) * static_cast<size_t>(world()) + static_cast<size_t>(peer)) * 2 +
+    return ends_[(static_cast<size_t>(stream) * static_cast<size_t>(world()) + static_cast<size_t>(peer)) *
+                     2 +
                  (sends ? 1 : 0)];
   }
   /// Until the flag of a peer's slot for `run` is at least so high.

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 
-
 namespace lockstep::transport {
 
 SharedJob::SharedJob(std::string_view engine, int rank, std::unique_ptr<Control> control,

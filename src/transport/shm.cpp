@@ -40,14 +40,17 @@ std::string meeting_name(const Identity& identity) {
 
 std::unique_ptr<Job> connect_shm(const Identity& identity, Control::Clock::time_point deadline) {
   if (identity.local_world_size != identity.world_size) {
-    throw UsageError(fmt::format("engine shm: {} of {} ranks are on this node; hint: use the engine gloo or mpi",
-                                 identity.local_world_size, identity.world_size));
+    throw UsageError(
+        fmt::format("engine shm: {} of {} ranks are on this node; hint: use the engine gloo or mpi",
+                    identity.local_world_size, identity.world_size));
   }
   // Addresses only: no rank can use more than the machine has.
   auto arena = std::make_shared<Arena>(launch::memory().total_bytes);
-  Host host = meet_on_host(
-      {.rank = identity.rank, .world = identity.world_size, .name = meeting_name(identity), .deadline = deadline},
-      arena->mapping().descriptor());
+  Host host = meet_on_host({.rank = identity.rank,
+                            .world = identity.world_size,
+                            .name = meeting_name(identity),
+                            .deadline = deadline},
+                           arena->mapping().descriptor());
 
   auto mappings = std::make_shared<std::vector<Mapping>>();
   std::vector<SharedMemory> memories;

@@ -57,8 +57,8 @@ class ThreadControl final : public Control {
     const bool in_time = hall_->changed.wait_until(lock, deadline, over);
     if (hall_->failure) throw PeerError(hall_->failure->text, hall_->failure->peer);
     if (const int absent = missing(); absent >= 0) {
-      const std::string text =
-          fmt::format("meeting {} on rank {}: rank {} {}", tag, rank_, absent, in_time ? "has left" : "did not come");
+      const std::string text = fmt::format("meeting {} on rank {}: rank {} {}", tag, rank_, absent,
+                                           in_time ? "has left" : "did not come");
       if (in_time) throw PeerError(text, absent);
       throw TimeoutError(text, absent);
     }
@@ -114,7 +114,8 @@ std::vector<std::unique_ptr<Job>> make_thread_jobs(int world, const ThreadsOptio
   std::vector<std::unique_ptr<Job>> jobs;
   for (int rank = 0; rank < world; ++rank) {
     jobs.push_back(std::make_unique<SharedJob>("threads", rank, std::make_unique<ThreadControl>(hall, rank),
-                                               hall->arenas[static_cast<size_t>(rank)], memories, hall, group));
+                                               hall->arenas[static_cast<size_t>(rank)], memories, hall,
+                                               group));
   }
   return jobs;
 }

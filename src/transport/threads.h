@@ -15,7 +15,8 @@ struct ThreadsOptions {
   size_t arena_bytes = size_t{1} << 30;
 };
 
-/// The engine `threads`: ranks are threads of this process. One job for each of them; each thread takes its own.
+/// The engine `threads`: ranks are threads of this process. One job for each of them; each thread takes its
+/// own.
 std::vector<std::unique_ptr<Job>> make_thread_jobs(int world, const ThreadsOptions& options = {});
 
 }  // namespace lockstep::transport

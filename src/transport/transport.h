@@ -9,12 +9,12 @@
 
 namespace lockstep::transport {
 
-/// What a rank says of the call that it is in. It travels with every message and with the first flag of every one-sided
-/// run, and both sides compare before any data is used: a mismatch is an error, never wrong data.
+/// What a rank says of the call that it is in. It travels with every message and with the first flag of every
+/// one-sided run, and both sides compare before any data is used: a mismatch is an error, never wrong data.
 struct Header {
-  uint64_t call = 0;   ///< Number of the collective on its communicator; 0 for point to point.
-  int64_t count = 0;   ///< Elements, as the caller gave them.
-  int32_t root = 0;    ///< Point to point: the tag.
+  uint64_t call = 0;  ///< Number of the collective on its communicator; 0 for point to point.
+  int64_t count = 0;  ///< Elements, as the caller gave them.
+  int32_t root = 0;   ///< Point to point: the tag.
   uint8_t operation = 0;
   uint8_t type = 0;
   uint8_t reduce = 0;
@@ -49,8 +49,8 @@ class Transfer {
 
 class OneSided;
 
-/// How bytes move between the ranks of a group. Messages from one rank to another in one stream arrive in order.
-/// Thread-safe.
+/// How bytes move between the ranks of a group. Messages from one rank to another in one stream arrive in
+/// order. Thread-safe.
 class Transport {
  public:
   Transport(int rank, int world) : rank_(rank), world_(world) {}
@@ -75,13 +75,14 @@ class Transport {
   const int world_;
 };
 
-/// Flags and memory that all ranks of a group can load and store. A *run* is one execution of a one-sided plan. All ranks
-/// make the same runs in the same order.
+/// Flags and memory that all ranks of a group can load and store. A *run* is one execution of a one-sided
+/// plan. All ranks make the same runs in the same order.
 class OneSided {
  public:
   virtual ~OneSided() = default;
 
-  /// Begins a run. Waits, if need be, until nobody uses this rank's inbox and bounce memory of the run before the last.
+  /// Begins a run. Waits, if need be, until nobody uses this rank's inbox and bounce memory of the run before
+  /// the last.
   virtual void begin(const Header& header, const Limit& limit) = 0;
   /// Before the first flag: where this rank's data is; null if it lies outside of shared memory.
   virtual void share(const void* data) = 0;

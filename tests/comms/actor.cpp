@@ -20,8 +20,9 @@ int report(const std::vector<std::string>& problems) {
 }
 
 int check_all(Communicator& comm) {
-  for (const auto check : {lockstep::test::check_collectives, lockstep::test::check_types,
-                           lockstep::test::check_messages, lockstep::test::check_async, lockstep::test::check_split}) {
+  for (const auto check :
+       {lockstep::test::check_collectives, lockstep::test::check_types, lockstep::test::check_messages,
+        lockstep::test::check_async, lockstep::test::check_split}) {
     if (const int code = report(check(comm)); code != 0) return code;
   }
   return 0;

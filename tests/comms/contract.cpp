@@ -71,12 +71,12 @@ void check_all_reduce(Communicator& comm, const CallOptions& options, int64_t co
   if (all.front() != -7.0F || all.back() != -7.0F) problems.push_back(what("beside the buffer"));
 }
 
-void check_rooted(Communicator& comm, Collective collective, const CallOptions& options, int64_t count, int root,
-                  Problems& problems) {
+void check_rooted(Communicator& comm, Collective collective, const CallOptions& options, int64_t count,
+                  int root, Problems& problems) {
   const int world = comm.world_size();
   const int rank = comm.rank();
-  const std::string what =
-      fmt::format("{} by {}, {} of {}, root {}", plan::name(collective), options.algorithm, count, world, root);
+  const std::string what = fmt::format("{} by {}, {} of {}, root {}", plan::name(collective),
+                                       options.algorithm, count, world, root);
   if (collective == Collective::kBroadcast) {
     auto data = values(rank, count);
     comm.broadcast(data, root, options);
@@ -124,9 +124,8 @@ void check_flat(Communicator& comm, Collective collective, const CallOptions& op
     auto input = values(rank, count * world);
     std::vector<float> output(input.size());
     comm.all_to_all(input, output, options);
-    expect(problems, what, output, [&](int64_t i) {
-      return value(static_cast<int>(i / count), count * rank + i % count);
-    });
+    expect(problems, what, output,
+           [&](int64_t i) { return value(static_cast<int>(i / count), count * rank + i % count); });
   }
 }
 
@@ -136,7 +135,8 @@ Problems check_collectives(Communicator& comm) {
   Problems problems;
   const int world = comm.world_size();
   for (const auto& algorithm : plan::algorithms()) {
-    const bool one_sided = algorithm.name == "push" || algorithm.name == "one-shot" || algorithm.name == "flags";
+    const bool one_sided =
+        algorithm.name == "push" || algorithm.name == "one-shot" || algorithm.name == "flags";
     if (one_sided && comm.engine() != "shm" && comm.engine() != "threads") continue;
     const CallOptions options = {.algorithm = algorithm.name};
     if (algorithm.collective == Collective::kBarrier) {
@@ -173,7 +173,8 @@ Problems check_types(Communicator& comm) {
       std::vector<std::byte> data(kCount * size_of(type));
       const auto element = to_bytes(static_cast<double>(comm.rank() % 2 + 1));
       const auto wanted = to_bytes(expected);
-      for (size_t i = 0; i < kCount; ++i) std::memcpy(data.data() + i * sizeof(element), &element, sizeof(element));
+      for (size_t i = 0; i < kCount; ++i)
+        std::memcpy(data.data() + i * sizeof(element), &element, sizeof(element));
       comm.all_reduce(Buffer(data.data(), kCount, type), op, {.algorithm = algorithm});
       for (size_t i = 0; i < kCount; ++i) {
         if (std::memcmp(data.data() + i * sizeof(wanted), &wanted, sizeof(wanted)) == 0) continue;
@@ -313,7 +314,8 @@ Problems check_split(Communicator& comm) {
   halves->broadcast(data, 0);  // the highest rank of the half comes first
   const int highest = rank % 2 + 2 * (members - 1);
   expect(problems, "order by key", data, [&](int64_t) { return static_cast<float>(highest); });
-  if (comm.split(rank == 0 ? 0 : -1).has_value() != (rank == 0)) problems.push_back("a negative colour is in a group");
+  if (comm.split(rank == 0 ? 0 : -1).has_value() != (rank == 0))
+    problems.push_back("a negative colour is in a group");
   return problems;
 }
 

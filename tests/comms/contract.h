@@ -8,8 +8,8 @@
 
 namespace lockstep::test {
 
-/// Runs every collective by every algorithm on `comm`, with all counts that matter, and checks every element. All ranks
-/// must call it. Returns what is wrong, first thing first; empty if all is right.
+/// Runs every collective by every algorithm on `comm`, with all counts that matter, and checks every element.
+/// All ranks must call it. Returns what is wrong, first thing first; empty if all is right.
 std::vector<std::string> check_collectives(Communicator& comm);
 
 /// Every type with every operation, by a plan of messages and by the engine's own choice.

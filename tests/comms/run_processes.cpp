@@ -21,7 +21,8 @@ double now() {
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
 }
 
-[[noreturn]] void be_rank(int rank, int world, const std::string& job, int report, const ProcessesOptions& options,
+[[noreturn]] void be_rank(int rank, int world, const std::string& job, int report,
+                          const ProcessesOptions& options,
                           const std::function<std::string(Communicator&)>& act) {
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   std::string text;
@@ -81,7 +82,8 @@ std::vector<Ended> run_processes(int world, const std::function<std::string(Comm
   bool killed = false;
   while (open > 0) {
     std::vector<pollfd> waits;
-    for (const auto& rank : ranks) waits.push_back({.fd = rank.open ? rank.report.get() : -1, .events = POLLIN, .revents = 0});
+    for (const auto& rank : ranks)
+      waits.push_back({.fd = rank.open ? rank.report.get() : -1, .events = POLLIN, .revents = 0});
     poll(waits.data(), waits.size(), 1000);
     for (size_t i = 0; i < ranks.size(); ++i) {
       if (!ranks[i].open || waits[i].revents == 0) continue;

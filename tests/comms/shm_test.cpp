@@ -66,11 +66,13 @@ TEST(ShmFaults, AKilledRankIsNamedByAllOthersAtOnce) {
       {"first call", [](Communicator& comm) { comm.barrier(); }},
       {"large", forever(1 << 20)},
       {"tiny", forever(1)},
-      {"messages", [](Communicator& comm) {
+      {"messages",
+       [](Communicator& comm) {
          const Floats floats(comm, 100'000);
          for (;;) comm.all_reduce(floats.buffer(), ReduceOp::kSum, {.algorithm = "ring"});
        }},
-      {"barrier", [](Communicator& comm) {
+      {"barrier",
+       [](Communicator& comm) {
          for (;;) comm.barrier();
        }},
   };
@@ -101,7 +103,8 @@ TEST(ShmFaults, RankZeroMayDieToo) {
     comm.barrier();
     return "it went on";
   });
-  for (const int survivor : {1, 2}) EXPECT_THAT(ended[static_cast<size_t>(survivor)].text, HasSubstr("rank 0 (pid "));
+  for (const int survivor : {1, 2})
+    EXPECT_THAT(ended[static_cast<size_t>(survivor)].text, HasSubstr("rank 0 (pid "));
 }
 
 TEST(ShmFaults, AStoppedRankIsNamedAtTheTimeout) {
@@ -122,24 +125,24 @@ TEST(ShmFaults, AStoppedRankIsNamedAtTheTimeout) {
          kill(pids[1], SIGCONT);
        }});
   EXPECT_THAT(ended[0].text, HasSubstr("all_reduce #2 on rank 0: rank 1 did not come within the timeout"));
-  EXPECT_THAT(ended[1].text, HasSubstr("rank 1 did not come within the timeout")) << "the late rank hears of it";
+  EXPECT_THAT(ended[1].text, HasSubstr("rank 1 did not come within the timeout"))
+      << "the late rank hears of it";
 }
 
 TEST(ShmFaults, ARankThatIsContinuedInTimeGoesOn) {
-  const auto ended = run_processes(
-      2,
-      [](Communicator& comm) -> std::string {
-        Floats floats(comm, 1000);
-        comm.barrier();
-        if (comm.rank() == 1) raise(SIGSTOP);
-        comm.all_reduce(floats.buffer());
-        return floats.data()[999] == 2 ? "" : "wrong";
-      },
-      {.meanwhile = [](const std::vector<int>& pids) {
-        int status = 0;
-        waitpid(pids[1], &status, WUNTRACED);
-        kill(pids[1], SIGCONT);
-      }});
+  const auto ended = run_processes(2,
+                                   [](Communicator& comm) -> std::string {
+                                     Floats floats(comm, 1000);
+                                     comm.barrier();
+                                     if (comm.rank() == 1) raise(SIGSTOP);
+                                     comm.all_reduce(floats.buffer());
+                                     return floats.data()[999] == 2 ? "" : "wrong";
+                                   },
+                                   {.meanwhile = [](const std::vector<int>& pids) {
+                                     int status = 0;
+                                     waitpid(pids[1], &status, WUNTRACED);
+                                     kill(pids[1], SIGCONT);
+                                   }});
   for (const auto& rank : ended) EXPECT_EQ(rank.text, "");
 }
 
@@ -159,20 +162,20 @@ TEST(ShmFaults, DifferentCallsAreTheSameErrorEverywhere) {
     return "it went on";
   });
   for (const auto& rank : ended) {
-    EXPECT_THAT(rank.text, HasSubstr("all_reduce #1: rank 0 called all_reduce #1 (sum of 4096 float32, algorithm push), "
-                                     "rank 1 called all_reduce #1 (sum of 4000 float32, algorithm push); hint: "));
+    EXPECT_THAT(rank.text,
+                HasSubstr("all_reduce #1: rank 0 called all_reduce #1 (sum of 4096 float32, algorithm push), "
+                          "rank 1 called all_reduce #1 (sum of 4000 float32, algorithm push); hint: "));
   }
 }
 
 TEST(ShmFaults, ARankThatLeavesIsNamed) {
-  const auto ended = run_processes(
-      2,
-      [](Communicator& comm) -> std::string {
-        if (comm.rank() == 1) return "";
-        comm.barrier();
-        return "it went on";
-      },
-      {.timeout = std::chrono::milliseconds(3000)});
+  const auto ended = run_processes(2,
+                                   [](Communicator& comm) -> std::string {
+                                     if (comm.rank() == 1) return "";
+                                     comm.barrier();
+                                     return "it went on";
+                                   },
+                                   {.timeout = std::chrono::milliseconds(3000)});
   EXPECT_THAT(ended[0].text, HasSubstr("rank 1"));
   EXPECT_THAT(ended[0].text, Not(HasSubstr("it went on")));
 }
@@ -229,7 +232,8 @@ TEST(ShmFaults, TwoJobsAtOnceAreApart) {
     return "";
   };
   // The second job runs while the first one waits for its last rank.
-  first = run_processes(2, sum, {.meanwhile = [&](const std::vector<int>&) { second = run_processes(2, sum); }});
+  first =
+      run_processes(2, sum, {.meanwhile = [&](const std::vector<int>&) { second = run_processes(2, sum); }});
   for (const auto& rank : first) EXPECT_EQ(rank.text, "");
   for (const auto& rank : second) EXPECT_EQ(rank.text, "");
 }
@@ -245,7 +249,8 @@ TEST(ShmFaults, AMillionTinyAllReducesWithRandomDelaysAreRight) {
     std::vector<int32_t> data(2);
     for (int i = 0; i < kCalls; ++i) {
       data = {i + comm.rank(), comm.rank()};
-      for (unsigned spins = random() % 256; spins > 0; --spins) std::atomic_signal_fence(std::memory_order_seq_cst);
+      for (unsigned spins = random() % 256; spins > 0; --spins)
+        std::atomic_signal_fence(std::memory_order_seq_cst);
       if (random() % 20'000 == 0) std::this_thread::sleep_for(std::chrono::microseconds(300));
       comm.all_reduce(data);
       if (data[0] != 2 * i + 1 || data[1] != 1) return "call " + std::to_string(i) + " is wrong";

@@ -65,9 +65,11 @@ TEST(Threads, AMillionTinyAllReducesAreRight) {
     std::minstd_rand random(static_cast<unsigned>(comm.rank() + 1));
     for (int i = 0; i < kCalls; ++i) {
       std::vector<int32_t> data = {i + comm.rank(), comm.rank()};
-      for (unsigned spins = random() % 64; spins > 0; --spins) std::atomic_signal_fence(std::memory_order_seq_cst);
+      for (unsigned spins = random() % 64; spins > 0; --spins)
+        std::atomic_signal_fence(std::memory_order_seq_cst);
       comm.all_reduce(data);
-      if (data[0] != 2 * i + 1 || data[1] != 1) throw std::runtime_error("call " + std::to_string(i) + " is wrong");
+      if (data[0] != 2 * i + 1 || data[1] != 1)
+        throw std::runtime_error("call " + std::to_string(i) + " is wrong");
     }
   });
   EXPECT_THAT(thrown, Each(IsEmpty()));
@@ -147,32 +149,32 @@ TEST(Mismatch, IsTheSameClearErrorOnAllRanks) {
 
 TEST(Threads, FlagsMayWrapAround) {
   for (const std::string_view algorithm : {"", "push", "ring"}) {
-    const auto thrown = run_ranks(
-        3,
-        [&](Communicator& comm) {
-          for (int i = 0; i < 20; ++i) {
-            std::vector<int32_t> data(10, i + comm.rank());
-            comm.all_reduce(data, ReduceOp::kSum, {.algorithm = algorithm});
-            if (data[9] != 3 * i + 3) throw std::runtime_error("call " + std::to_string(i) + " is wrong");
-          }
-        },
-        {.threads = {.first_run = (uint32_t{1} << 30) - 10}});
+    const auto thrown = run_ranks(3,
+                                  [&](Communicator& comm) {
+                                    for (int i = 0; i < 20; ++i) {
+                                      std::vector<int32_t> data(10, i + comm.rank());
+                                      comm.all_reduce(data, ReduceOp::kSum, {.algorithm = algorithm});
+                                      if (data[9] != 3 * i + 3)
+                                        throw std::runtime_error("call " + std::to_string(i) + " is wrong");
+                                    }
+                                  },
+                                  {.threads = {.first_run = (uint32_t{1} << 30) - 10}});
     EXPECT_THAT(thrown, Each(IsEmpty()));
   }
 }
 
 TEST(Threads, ARankThatDoesNotComeIsNamedAtTheTimeout) {
-  const auto thrown = run_ranks(
-      3,
-      [](Communicator& comm) {
-        std::vector<float> data(10);
-        if (comm.rank() != 2) comm.all_reduce(data);
-      },
-      {.timeout = std::chrono::milliseconds(300)});
+  const auto thrown = run_ranks(3,
+                                [](Communicator& comm) {
+                                  std::vector<float> data(10);
+                                  if (comm.rank() != 2) comm.all_reduce(data);
+                                },
+                                {.timeout = std::chrono::milliseconds(300)});
   EXPECT_THAT(thrown[0], HasSubstr("all_reduce #1 on rank"));
   EXPECT_THAT(thrown[0], HasSubstr("rank 2 did not come within the timeout"));
   EXPECT_THAT(thrown[1], HasSubstr("rank 2 did not come within the timeout"));
-  EXPECT_THAT(thrown[0], HasSubstr("last calls of this rank: all_reduce #1 (sum of 10 float32, algorithm one-shot)"));
+  EXPECT_THAT(thrown[0],
+              HasSubstr("last calls of this rank: all_reduce #1 (sum of 10 float32, algorithm one-shot)"));
 }
 
 TEST(Threads, AnAbortFromAnotherThreadWakesThoseThatWait) {

@@ -11,7 +11,8 @@ using testing::AllOf;
 using testing::HasSubstr;
 
 // Debian's python3-torch is seen by Debian's own Python alone, whichever python3 comes first on PATH.
-// Debian 13 builds it without libuv, which it then asks for all the same, under any launcher, unless told not to.
+// Debian 13 builds it without libuv, which it then asks for all the same, under any launcher, unless told not
+// to.
 const Child::Options kDebianPython = {
     .environment = {{"PYTHON_EXEC", "/usr/bin/python3"}, {"USE_LIBUV", "0"}}};
 

@@ -5,6 +5,7 @@
 #include <map>
 #include <numeric>
 #include <random>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -96,7 +97,9 @@ class Machine {
   bool leave(int rank, Rank& self) {
     self.left = true;
     results_[static_cast<size_t>(rank)] = self.memory;
-    for (auto& slot : self.memory) {
+    // Scratch is the engine's, which keeps it a while.
+    const size_t own = std::min(self.memory.size(), static_cast<size_t>(plan_.chunks));
+    for (auto& slot : std::span(self.memory).first(own)) {
       for (auto& element : slot) element = Data<Value>::value(random_(), 7, 7);
     }
     const bool barrier = plan_.collective == Collective::kBarrier;

@@ -20,7 +20,8 @@ constexpr DataType data_type_of() {
   if constexpr (std::is_same_v<T, bool>) return DataType::kBool;
 }
 
-/// Specialised for types that are contiguous elements in memory, such as tensors: `static Buffer of(const T&)`.
+/// Specialised for types that are contiguous elements in memory, such as tensors: `static Buffer of(const
+/// T&)`.
 template <typename T>
 struct BufferOf;
 
@@ -40,7 +41,7 @@ struct Buffer {
   Buffer(std::vector<T>& elements)  // NOLINT(google-explicit-constructor): a view
       : Buffer(std::span<T>(elements)) {}
   template <typename T>
-    requires requires(const T& object) { BufferOf<T>::of(object); }
+  requires requires(const T& object) { BufferOf<T>::of(object); }
   Buffer(const T& object) : Buffer(BufferOf<T>::of(object)) {}  // NOLINT(google-explicit-constructor): a view
 
   std::size_t bytes() const { return static_cast<std::size_t>(count) * size_of(type); }

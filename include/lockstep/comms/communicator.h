@@ -26,13 +26,14 @@ struct CallOptions {
 
 /// A group of ranks that act together. A cheap handle: copies speak of the same group.
 ///
-/// All ranks of a group must make the same calls in the same order. If they do not (another collective, count, type,
-/// operation, root or algorithm), all of them throw PeerError, in the same words, and no data is wrong. A call throws
-/// TimeoutError if nothing moves for so long, PeerError if a rank died; then every other rank throws too, and all
-/// communicators of the job are dead. What is in the buffers of a call that threw is undefined.
+/// All ranks of a group must make the same calls in the same order. If they do not (another collective,
+/// count, type, operation, root or algorithm), all of them throw PeerError, in the same words, and no data is
+/// wrong. A call throws TimeoutError if nothing moves for so long, PeerError if a rank died; then every other
+/// rank throws too, and all communicators of the job are dead. What is in the buffers of a call that threw is
+/// undefined.
 ///
-/// Calls may come from any thread; they run one after the other, in call order. Blocking calls run on the caller's
-/// thread, the others (iall_reduce, ...) on a thread of the communicator. Counts may be 0.
+/// Calls may come from any thread; they run one after the other, in call order. Blocking calls run on the
+/// caller's thread, the others (iall_reduce, ...) on a thread of the communicator. Counts may be 0.
 class Communicator {
  public:
   explicit Communicator(std::shared_ptr<comms::Group> group) : group_(std::move(group)) {}
@@ -52,14 +53,17 @@ class Communicator {
   void broadcast(Buffer data, int root = 0, const CallOptions& options = {});
   /// The root ends with the reduction; what the others hold is undefined afterwards.
   void reduce(Buffer data, int root = 0, ReduceOp op = ReduceOp::kSum, const CallOptions& options = {});
-  /// Rank k gets the k-th part of the root's `input`, which has world_size times as many elements; others give none.
+  /// Rank k gets the k-th part of the root's `input`, which has world_size times as many elements; others
+  /// give none.
   void scatter(Buffer input, Buffer output, int root = 0, const CallOptions& options = {});
   /// The root gets everybody's `input`, in rank order; others give no `output`.
   void gather(Buffer input, Buffer output, int root = 0, const CallOptions& options = {});
   /// Everybody gets everybody's `input`, in rank order.
   void all_gather(Buffer input, Buffer output, const CallOptions& options = {});
-  /// Rank k gets part k of the reduction of `input`, cut as evenly as possible, longer parts first. `input` stays.
-  void reduce_scatter(Buffer input, Buffer output, ReduceOp op = ReduceOp::kSum, const CallOptions& options = {});
+  /// Rank k gets part k of the reduction of `input`, cut as evenly as possible, longer parts first. `input`
+  /// stays.
+  void reduce_scatter(Buffer input, Buffer output, ReduceOp op = ReduceOp::kSum,
+                      const CallOptions& options = {});
   /// Part k of `input` goes to rank k; part k of `output` comes from rank k.
   void all_to_all(Buffer input, Buffer output, const CallOptions& options = {});
   /// No rank leaves before all have come.
@@ -71,26 +75,28 @@ class Communicator {
   Work iscatter(Buffer input, Buffer output, int root = 0, const CallOptions& options = {});
   Work igather(Buffer input, Buffer output, int root = 0, const CallOptions& options = {});
   Work iall_gather(Buffer input, Buffer output, const CallOptions& options = {});
-  Work ireduce_scatter(Buffer input, Buffer output, ReduceOp op = ReduceOp::kSum, const CallOptions& options = {});
+  Work ireduce_scatter(Buffer input, Buffer output, ReduceOp op = ReduceOp::kSum,
+                       const CallOptions& options = {});
   Work iall_to_all(Buffer input, Buffer output, const CallOptions& options = {});
   Work ibarrier(const CallOptions& options = {});
 
-  /// One message to another rank. Messages between two ranks keep their order; tag, count and type must be the
-  /// receiver's. A small one may be sent before the receiver has asked for it.
+  /// One message to another rank. Messages between two ranks keep their order; tag, count and type must be
+  /// the receiver's. A small one may be sent before the receiver has asked for it.
   void send(Buffer data, int to, int tag = 0, const CallOptions& options = {});
   void recv(Buffer data, int from, int tag = 0, const CallOptions& options = {});
   Work isend(Buffer data, int to, int tag = 0, const CallOptions& options = {});
   Work irecv(Buffer data, int from, int tag = 0, const CallOptions& options = {});
 
-  /// A group of those that give the same colour, in the order of their keys, then ranks; none for a negative colour.
-  /// All ranks of this group must call it.
+  /// A group of those that give the same colour, in the order of their keys, then ranks; none for a negative
+  /// colour. All ranks of this group must call it.
   std::optional<Communicator> split(int colour, int key = 0);
 
-  /// Memory that collectives use without a copy where the engine shares memory; freed with the last reference. For any
-  /// type of element.
+  /// Memory that collectives use without a copy where the engine shares memory; freed with the last
+  /// reference. For any type of element.
   std::shared_ptr<void> allocate(std::size_t bytes);
 
-  /// Ends the job's communication: every rank that waits, or calls anything later, throws `reason`. From any thread.
+  /// Ends the job's communication: every rank that waits, or calls anything later, throws `reason`. From any
+  /// thread.
   void abort(const std::string& reason = "abort() was called");
 
  private:

@@ -15,9 +15,9 @@ struct InitOptions {
   std::chrono::milliseconds timeout{std::chrono::minutes(5)};
 };
 
-/// Joins the job that this process is a rank of, as its launcher's environment says (`lockstep run`, torchrun, mpirun,
-/// srun); alone, it is a world of one. Call it once in a process. When the last copy of the communicator goes, the rank
-/// has left; rank 0 then waits for the others a little.
+/// Joins the job that this process is a rank of, as its launcher's environment says (`lockstep run`,
+/// torchrun, mpirun, srun); alone, it is a world of one. Call it once in a process. When the last copy of the
+/// communicator goes, the rank has left; rank 0 then waits for the others a little.
 Communicator init_distributed(const InitOptions& options = {});
 
 /// The same for an identity of one's own.

@@ -47,9 +47,9 @@ Plan hierarchical_all_reduce(int world, int ranks_per_node);
 /// least for private results.
 Plan push_all_reduce(int world);
 
-/// One-sided, for data of a few cache lines: everybody shows a copy of its data and adds all of them in rank order. One
-/// flag exchange; (P-1)S bytes loaded by each rank. The copy is scratch, which the engine keeps until the next call but
-/// one, so that nobody has to wait for those that still load it.
+/// One-sided, for data of a few cache lines: everybody shows a copy of its data and adds all of them in rank
+/// order. One flag exchange; (P-1)S bytes loaded by each rank. The copy is scratch, which the engine keeps
+/// until the next call but one, so that nobody has to wait for those that still load it.
 Plan one_shot_all_reduce(int world);
 
 }  // namespace lockstep::plan
