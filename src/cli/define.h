@@ -4,7 +4,14 @@
 
 namespace lockstep::cli {
 
+Action define_bench_allgather(Flags flags);
+Action define_bench_allreduce(Flags flags);
+Action define_bench_alltoall(Flags flags);
 Action define_bench_blas(Flags flags);
+Action define_bench_broadcast(Flags flags);
+Action define_bench_collective_rank(Flags flags);
+Action define_bench_pingpong(Flags flags);
+Action define_bench_reducescatter(Flags flags);
 Action define_bench_launcher(Flags flags);
 Action define_bench_rank(Flags flags);
 Action define_completion(Flags flags);

@@ -34,23 +34,24 @@ struct Signal {
   Word value = 0;
   Word sleepers = 0;
 
-  void wake() {
-    // Orders the change of the value before the look at the sleepers; a sleeper does the reverse.
-    std::atomic_thread_fence(std::memory_order_seq_cst);
-    if (sleepers.load(std::memory_order_relaxed) != 0) futex_wake_all(value);
-  }
+  // First the value, then the look at the sleepers; a sleeper does the reverse: one of them sees the other.
   void raise_to(uint32_t number) {
-    value.store(number, std::memory_order_release);
+    value.store(number, std::memory_order_seq_cst);
     wake();
   }
   void ring() {
-    value.fetch_add(1, std::memory_order_release);
+    value.fetch_add(1, std::memory_order_seq_cst);
     wake();
   }
   void sleep(uint32_t seen, std::chrono::nanoseconds at_most) {
     sleepers.fetch_add(1, std::memory_order_seq_cst);
     if (value.load(std::memory_order_seq_cst) == seen) futex_wait(value, seen, at_most);
     sleepers.fetch_sub(1, std::memory_order_relaxed);
+  }
+
+ private:
+  void wake() {
+    if (sleepers.load(std::memory_order_seq_cst) != 0) futex_wake_all(value);
   }
 };
 
