@@ -203,14 +203,17 @@ TEST(Combine, GivesTheSameBitsInManyBlocks) {
 
 TEST(Combine, GivesTheSameBitsPastTheCaches) {
   std::mt19937 random(5);
-  for (const DataType type : {DataType::kFloat32, DataType::kBFloat16}) {
-    const size_t count = (size_t{1} << 20) / size_of(type) + 1001;
-    for (const size_t sources : {1, 2, 3}) {
-      for (const auto& destinations : {std::vector{-1, -1}, {0}}) {
-        const Case call{type, ReduceOp::kMean, sources, destinations, count, 3, 3};
-        ASSERT_EQ(fault(call, random), "") << testing::PrintToString(call);
-      }
-    }
+  constexpr size_t kFloats = kLeastStreamedBytes / 4 + 1001;
+  for (const Case& call : std::vector<Case>{
+           {DataType::kFloat32, ReduceOp::kSum, 1, {-1}, kFloats, 1},
+           {DataType::kFloat32, ReduceOp::kMean, 2, {-1, -1}, kFloats, 1, 3},   // lines out of step
+           {DataType::kFloat32, ReduceOp::kMean, 3, {-1, -1}, kFloats, 16, 4},  // lines in step
+           {DataType::kFloat32, ReduceOp::kSum, 2, {-1, -1, -1}, kFloats, 0},
+           {DataType::kFloat32, ReduceOp::kSum, 2, {0, -1}, kFloats, 0},
+           {DataType::kInt64, ReduceOp::kSum, 2, {-1}, kFloats / 2, 3},
+           {DataType::kBFloat16, ReduceOp::kMean, 2, {-1, -1}, kFloats * 2, 3, 3},
+       }) {
+    ASSERT_EQ(fault(call, random), "") << testing::PrintToString(call);
   }
 }
 
