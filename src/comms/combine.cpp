@@ -26,7 +26,6 @@ struct Task {
   Fold last_fold;  ///< With the last source; of a mean, it divides.
   double factor;
   int divide_by;
-  bool streams;  ///< Results are stored past the caches.
 
   const std::byte* source(size_t index, int64_t at) const {
     return static_cast<const std::byte*>(sources[index]) + at * element_bytes;
@@ -41,20 +40,7 @@ void store(const Task& task, const void* result, size_t first, int64_t at, int64
   const auto bytes = static_cast<size_t>(count * task.element_bytes);
   for (size_t i = first; i < task.destinations.size(); ++i) {
     std::byte* const to = task.destination(i, at);
-    if (task.streams) {
-      stream(to, result, bytes);
-    } else if (to != result) {
-      std::memcpy(to, result, bytes);
-    }
-  }
-}
-
-/// What the next block reads begins to travel while this one is reduced.
-void prefetch(const Task& task, int64_t at, int64_t count) {
-  constexpr int64_t kLine = 64;
-  for (size_t i = 0; i < task.sources.size(); ++i) {
-    const std::byte* const begin = task.source(i, at);
-    for (int64_t byte = 0; byte < count * task.element_bytes; byte += kLine) __builtin_prefetch(begin + byte);
+    if (to != result) std::memcpy(to, result, bytes);
   }
 }
 
@@ -66,11 +52,6 @@ void combine_block(const Task& task, int64_t at, int64_t count) {
   for (size_t i = 1; i < last; ++i) {
     task.fold(left, task.source(i, at), partial, nullptr, count, 1);
     left = partial;
-  }
-  if (task.streams) {
-    task.last_fold(left, task.source(last, at), partial, nullptr, count, task.factor);
-    store(task, partial, 0, at, count);
-    return;
   }
   std::byte* const first = task.destination(0, at);
   std::byte* const second = task.destinations.size() > 1 ? task.destination(1, at) : nullptr;
@@ -148,10 +129,15 @@ void check(DataType type, ReduceOp op, std::span<const void* const> sources, int
   if (divide_by < 1) throw UsageError(fmt::format("combine: divide_by is {}, expected 1 or more", divide_by));
 }
 
-bool in_place(std::span<const void* const> sources, std::span<void* const> destinations) {
-  return std::any_of(destinations.begin(), destinations.end(), [&](const void* destination) {
-    return std::find(sources.begin(), sources.end(), destination) != sources.end();
-  });
+/// Whether stores past the caches are the faster ones: for large results in one pass, over lines that were
+/// not just read.
+bool should_stream(DataType type, std::span<const void* const> sources, std::span<void* const> destinations,
+                   size_t bytes) {
+  if (kernels().streamed_fold == nullptr || bytes < kLeastStreamedBytes || size_of(type) == 2) return false;
+  return sources.size() > 1 && destinations.size() <= 2 &&
+         std::none_of(destinations.begin(), destinations.end(), [&](const void* destination) {
+           return std::find(sources.begin(), sources.end(), destination) != sources.end();
+         });
 }
 
 }  // namespace
@@ -172,22 +158,18 @@ void combine(DataType type, ReduceOp op, std::span<const void* const> sources,
   const FoldOp last_op =
       !divides ? fold_op(op) : (multiplies ? FoldOp::kSumThenMultiply : FoldOp::kSumThenDivide);
   const DataType folded_type = element_bytes == 2 ? DataType::kFloat32 : type;
+  const bool streams = should_stream(type, sources, destinations, bytes);
   const Task task{.type = type,
                   .sources = sources,
                   .destinations = destinations,
                   .element_bytes = element_bytes,
                   .fold = kernels().fold(folded_type, fold_op(op)),
-                  .last_fold = kernels().fold(folded_type, last_op),
+                  .last_fold = (streams ? kernels().streamed_fold : kernels().fold)(folded_type, last_op),
                   .factor = multiplies ? 1.0 / divide_by : divide_by,
-                  .divide_by = divides ? divide_by : 1,
-                  .streams = bytes >= least_streamed_bytes() && !in_place(sources, destinations)};
+                  .divide_by = divides ? divide_by : 1};
   const int64_t block = kBlockBytes / element_bytes;
-  for (int64_t at = 0; at < count; at += block) {
-    const int64_t next = at + block;
-    if (next < count) prefetch(task, next, std::min(block, count - next));
-    combine_one_block(task, at, std::min(block, count - at));
-  }
-  if (task.streams) finish_streams();
+  for (int64_t at = 0; at < count; at += block) combine_one_block(task, at, std::min(block, count - at));
+  if (streams) kernels().finish_streams();
 }
 
 }  // namespace lockstep::comms

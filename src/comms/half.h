@@ -18,6 +18,12 @@ struct BFloat16 {
   uint16_t bits;
 };
 
+/// A choice by masks: GCC turns ?: between floating-point results into a branch, and then does not vectorise.
+[[gnu::always_inline]] inline uint32_t choose(bool condition, uint32_t yes, uint32_t no) {
+  const uint32_t mask = 0u - static_cast<uint32_t>(condition);
+  return (yes & mask) | (no & ~mask);
+}
+
 /// Exact; NaN stays NaN and becomes quiet.
 [[gnu::always_inline]] inline float widen(Float16 half) {
   const uint32_t sign = (half.bits & 0x8000u) << 16;
@@ -25,9 +31,9 @@ struct BFloat16 {
   const uint32_t normal = (magnitude << 13) + (112u << 23);  // the exponent's bias grows from 15 to 127
   const auto denormal =
       std::bit_cast<uint32_t>(static_cast<float>(static_cast<int32_t>(magnitude)) * 0x1p-24f);
-  const uint32_t special = (magnitude << 13) | 0x7f800000u | (magnitude > 0x7c00u ? 0x400000u : 0u);
-  const uint32_t finite = magnitude < 0x400u ? denormal : normal;
-  return std::bit_cast<float>(sign | (magnitude < 0x7c00u ? finite : special));
+  const uint32_t special = (magnitude << 13) | 0x7f800000u | choose(magnitude > 0x7c00u, 0x400000u, 0u);
+  const uint32_t finite = choose(magnitude < 0x400u, denormal, normal);
+  return std::bit_cast<float>(sign | choose(magnitude < 0x7c00u, finite, special));
 }
 
 /// Exact; NaN stays the same NaN.
@@ -45,9 +51,9 @@ struct BFloat16 {
   // A half's denormal numbers are multiples of 2^-24, which is the last bit of 0.5: the addition rounds.
   const uint32_t denormal = std::bit_cast<uint32_t>(std::bit_cast<float>(magnitude) + 0.5f) - 0x3f000000u;
   const uint32_t nan = 0x7e00u | ((magnitude >> 13) & 0x3ffu);
-  const uint32_t special = magnitude > 0x7f800000u ? nan : 0x7c00u;
-  const uint32_t finite = magnitude < 0x38800000u ? denormal : normal;                     // 2^-14
-  half.bits = static_cast<uint16_t>(sign | (magnitude < 0x47800000u ? finite : special));  // 2^16
+  const uint32_t special = choose(magnitude > 0x7f800000u, nan, 0x7c00u);
+  const uint32_t finite = choose(magnitude < 0x38800000u, denormal, normal);                   // 2^-14
+  half.bits = static_cast<uint16_t>(sign | choose(magnitude < 0x47800000u, finite, special));  // 2^16
 }
 
 /// Rounds to nearest, ties to even; NaN stays NaN and becomes quiet.
@@ -55,7 +61,7 @@ struct BFloat16 {
   const auto bits = std::bit_cast<uint32_t>(wide);
   const uint32_t rounded = bits + 0x7fffu + ((bits >> 16) & 1u);
   const bool is_nan = (bits & 0x7fffffffu) > 0x7f800000u;
-  half.bits = static_cast<uint16_t>((is_nan ? bits | 0x400000u : rounded) >> 16);
+  half.bits = static_cast<uint16_t>(choose(is_nan, bits | 0x400000u, rounded) >> 16);
 }
 
 }  // namespace lockstep::comms

@@ -31,7 +31,10 @@ const Kernels& portable_kernels() {
                                      .widen_float16 = widen_all<Float16>,
                                      .widen_bfloat16 = widen_all<BFloat16>,
                                      .narrow_float16 = narrow_all<Float16>,
-                                     .narrow_bfloat16 = narrow_all<BFloat16>};
+                                     .narrow_bfloat16 = narrow_all<BFloat16>,
+                                     .streamed_fold = nullptr,
+                                     .stream = nullptr,
+                                     .finish_streams = nullptr};
   return kPortable;
 }
 

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 
 #include "comms/half.h"
@@ -27,6 +28,11 @@ struct Kernels {
   Widen<BFloat16> widen_bfloat16;
   Narrow<Float16> narrow_float16;
   Narrow<BFloat16> narrow_bfloat16;
+  /// A fold and a copy whose stores go past the caches; null where there is no such way. Before another
+  /// thread is told of them, `finish_streams` has to run.
+  Fold (*streamed_fold)(DataType type, FoldOp op);
+  void (*stream)(void* to, const void* from, std::size_t bytes);
+  void (*finish_streams)();
 };
 
 /// Plain C++, for any CPU.

@@ -1,5 +1,8 @@
 #include "comms/kernels_avx2.h"
 
+#include <algorithm>
+#include <cstring>
+
 #include "comms/kernel_loops.h"
 
 #ifdef LOCKSTEP_HAS_AVX2_KERNELS
@@ -20,6 +23,60 @@ struct Avx2 {
   LOCKSTEP_AVX2 static void fold(const void* a, const void* b, void* c, void* d, int64_t count,
                                  double factor) {
     fold_loop<op, T>(a, b, c, d, count, factor);
+  }
+};
+
+constexpr std::size_t kLine = 64;
+
+std::size_t bytes_to_line(const void* address) {
+  return (kLine - reinterpret_cast<uintptr_t>(address) % kLine) % kLine;
+}
+
+LOCKSTEP_AVX2 inline void stream_line(void* to, const void* from) {
+  const auto* const source = static_cast<const __m256i*>(from);
+  auto* const target = static_cast<__m256i*>(to);
+  const __m256i left = _mm256_loadu_si256(source);
+  const __m256i right = _mm256_loadu_si256(source + 1);
+  _mm256_stream_si256(target, left);
+  _mm256_stream_si256(target + 1, right);
+}
+
+LOCKSTEP_AVX2 void stream(void* to, const void* from, std::size_t bytes) {
+  auto* const target = static_cast<std::byte*>(to);
+  const auto* const source = static_cast<const std::byte*>(from);
+  std::size_t i = std::min(bytes_to_line(target), bytes);
+  std::memcpy(target, source, i);
+  for (; i + kLine <= bytes; i += kLine) stream_line(target + i, source + i);
+  std::memcpy(target + i, source + i, bytes - i);
+}
+
+void finish_streams() {
+  _mm_sfence();
+}
+
+/// Streams if whole lines of c are whole lines of d.
+struct StreamingAvx2 {
+  template <FoldOp op, typename T>
+  LOCKSTEP_AVX2 static void fold(const void* a, const void* b, void* c, void* d, int64_t count,
+                                 double factor) {
+    constexpr int64_t kPerLine = kLine / sizeof(T);
+    const auto* const x = static_cast<const T*>(a);
+    const auto* const y = static_cast<const T*>(b);
+    auto* const first = static_cast<T*>(c);
+    auto* const second = static_cast<T*>(d);
+    const std::size_t head = bytes_to_line(first);
+    if (head % sizeof(T) != 0 || (second != nullptr && head != bytes_to_line(second))) {
+      return fold_loop<op, T>(a, b, c, d, count, factor);
+    }
+    int64_t i = std::min(static_cast<int64_t>(head / sizeof(T)), count);
+    fold_loop<op, T>(x, y, first, second, i, factor);
+    for (; i + kPerLine <= count; i += kPerLine) {
+      alignas(kLine) T line[kPerLine];
+      fold_loop<op, T>(x + i, y + i, line, nullptr, kPerLine, factor);
+      stream_line(first + i, line);
+      if (second != nullptr) stream_line(second + i, line);
+    }
+    fold_loop<op, T>(x + i, y + i, first + i, second == nullptr ? nullptr : second + i, count - i, factor);
   }
 };
 
@@ -49,6 +106,13 @@ LOCKSTEP_AVX2 void narrow_bfloat16(const float* from, BFloat16* to, int64_t coun
   narrow_loop(from, to, count);
 }
 
+// Sanitizers do not see streaming stores, and would miss races on them.
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+constexpr bool kSanitized = true;
+#else
+constexpr bool kSanitized = false;
+#endif
+
 /// clang's __builtin_cpu_supports does not know F16C.
 bool has_f16c() {
   unsigned a = 0;
@@ -65,7 +129,10 @@ const Kernels* avx2_kernels() {
                                  .widen_float16 = widen_float16,
                                  .widen_bfloat16 = widen_bfloat16,
                                  .narrow_float16 = narrow_float16,
-                                 .narrow_bfloat16 = narrow_bfloat16};
+                                 .narrow_bfloat16 = narrow_bfloat16,
+                                 .streamed_fold = kSanitized ? nullptr : fold_of<StreamingAvx2>,
+                                 .stream = kSanitized ? nullptr : stream,
+                                 .finish_streams = finish_streams};
   return __builtin_cpu_supports("avx2") && has_f16c() ? &kAvx2 : nullptr;
 }
 

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <cstring>
@@ -138,7 +139,11 @@ inline bool is_nan(DataType type, const std::byte* data, size_t at) {
 /// Random bits, hence of every magnitude, with NaN, infinities and zeros among them; near 1 for every other
 /// float32 and float64, so that sums round. Bool is 0 or 1.
 inline void fill(DataType type, std::byte* data, size_t count, std::mt19937& random) {
-  for (size_t i = 0; i < count * size_of(type); ++i) data[i] = static_cast<std::byte>(random() & 0xff);
+  const size_t bytes = count * size_of(type);
+  for (size_t i = 0; i < bytes; i += 4) {
+    const auto bits = static_cast<uint32_t>(random());
+    std::memcpy(data + i, &bits, std::min<size_t>(4, bytes - i));
+  }
   for (size_t i = 0; i < count; ++i) {
     const auto put = [&](auto value) { std::memcpy(data + i * sizeof value, &value, sizeof value); };
     const double near_one =

@@ -140,7 +140,7 @@ TEST(Combine, GivesTheBitsOfOneElementAtATime) {
   for_each_reduction([&](DataType type, ReduceOp op, int divide_by) {
     for (size_t sources = 1; sources <= 5; ++sources) {
       for (size_t destinations = 1; destinations <= 3; ++destinations) {
-        for (const size_t count : {0, 1, 3, 15, 16, 17, 63, 64, 65, 1000}) {
+        for (const size_t count : std::initializer_list<size_t>{0, 1, 3, 15, 16, 17, 63, 64, 65, 1000}) {
           const Case call{type, op, sources, std::vector<int>(destinations, -1), count, count % 4, divide_by};
           ASSERT_EQ(fault(call, random), "") << testing::PrintToString(call);
         }
@@ -153,7 +153,7 @@ TEST(Combine, GivesTheSameBitsAtEveryAlignment) {
   std::mt19937 random(2);
   for_each_reduction([&](DataType type, ReduceOp op, int divide_by) {
     for (size_t offset = 0; offset <= 8; ++offset) {
-      for (const size_t sources : {2, 3}) {
+      for (const size_t sources : std::initializer_list<size_t>{2, 3}) {
         const Case call{type, op, sources, {-1, -1}, 150, offset, divide_by};
         ASSERT_EQ(fault(call, random), "") << testing::PrintToString(call);
       }
@@ -181,7 +181,7 @@ TEST(Combine, MayStoreOverItsSources) {
                                                                 {5, {4, 3, 2, 1, 0}}};
   for_each_reduction([&](DataType type, ReduceOp op, int divide_by) {
     for (const auto& [sources, destinations] : shapes) {
-      for (const size_t count : {1, 17, 1000}) {
+      for (const size_t count : std::initializer_list<size_t>{1, 17, 1000}) {
         const Case call{type, op, sources, destinations, count, 1, divide_by};
         ASSERT_EQ(fault(call, random), "") << testing::PrintToString(call);
       }
@@ -192,7 +192,7 @@ TEST(Combine, MayStoreOverItsSources) {
 TEST(Combine, GivesTheSameBitsInManyBlocks) {
   std::mt19937 random(4);
   for_each_reduction([&](DataType type, ReduceOp op, int divide_by) {
-    for (const size_t count : {4095, 4096, 8193}) {
+    for (const size_t count : std::initializer_list<size_t>{4095, 4096, 8193}) {
       for (const auto& destinations : {std::vector{-1, -1, -1}, {0, 1, 2}}) {
         const Case call{type, op, 3, destinations, count, 3, divide_by};
         ASSERT_EQ(fault(call, random), "") << testing::PrintToString(call);
@@ -203,14 +203,17 @@ TEST(Combine, GivesTheSameBitsInManyBlocks) {
 
 TEST(Combine, GivesTheSameBitsPastTheCaches) {
   std::mt19937 random(5);
-  for (const DataType type : {DataType::kFloat32, DataType::kBFloat16}) {
-    const size_t count = (size_t{1} << 20) / size_of(type) + 1001;
-    for (const size_t sources : {1, 2, 3}) {
-      for (const auto& destinations : {std::vector{-1, -1}, {0}}) {
-        const Case call{type, ReduceOp::kMean, sources, destinations, count, 3, 3};
-        ASSERT_EQ(fault(call, random), "") << testing::PrintToString(call);
-      }
-    }
+  constexpr size_t kFloats = kLeastStreamedBytes / 4 + 1001;
+  for (const Case& call : std::vector<Case>{
+           {DataType::kFloat32, ReduceOp::kSum, 1, {-1}, kFloats, 1},
+           {DataType::kFloat32, ReduceOp::kMean, 2, {-1, -1}, kFloats, 1, 3},   // lines out of step
+           {DataType::kFloat32, ReduceOp::kMean, 3, {-1, -1}, kFloats, 16, 4},  // lines in step
+           {DataType::kFloat32, ReduceOp::kSum, 2, {-1, -1, -1}, kFloats, 0},
+           {DataType::kFloat32, ReduceOp::kSum, 2, {0, -1}, kFloats, 0},
+           {DataType::kInt64, ReduceOp::kSum, 2, {-1}, kFloats / 2, 3},
+           {DataType::kBFloat16, ReduceOp::kMean, 2, {-1, -1}, kFloats * 2, 3, 3},
+       }) {
+    ASSERT_EQ(fault(call, random), "") << testing::PrintToString(call);
   }
 }
 

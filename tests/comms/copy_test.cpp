@@ -20,15 +20,15 @@ bool copies(size_t bytes, size_t from_offset, size_t to_offset) {
 
 TEST(Copy, CopiesSmallBlocksOfEverySize) {
   for (size_t bytes = 0; bytes < 200; ++bytes) {
-    for (const size_t offset : {0, 1, 63})
+    for (const size_t offset : std::initializer_list<size_t>{0, 1, 63})
       ASSERT_TRUE(copies(bytes, offset, 2)) << bytes << " bytes at " << offset;
   }
 }
 
 TEST(Copy, CopiesLargeBlocksAtEveryAlignment) {
   for (const size_t bytes : {(size_t{1} << 22) - 1, size_t{1} << 22, (size_t{1} << 22) + 65}) {
-    for (const size_t to_offset : {0, 1, 16, 63}) {
-      for (const size_t from_offset : {0, 5}) {
+    for (const size_t to_offset : std::initializer_list<size_t>{0, 1, 16, 63}) {
+      for (const size_t from_offset : std::initializer_list<size_t>{0, 5}) {
         ASSERT_TRUE(copies(bytes, from_offset, to_offset))
             << bytes << " bytes from " << from_offset << " to " << to_offset;
       }
