@@ -18,25 +18,18 @@ namespace {
 
 using Json = nlohmann::json;
 
+constexpr int64_t kLatest = std::numeric_limits<int64_t>::max();
 constexpr int64_t kLargestRank = std::numeric_limits<int>::max();
 
 [[noreturn]] void refuse(std::string_view path, std::string_view reason) {
   throw UsageError(fmt::format("trace json {}: {}", path, reason));
 }
 
-/// A piece of the document as an error may show it: ASCII, at most 60 characters.
-std::string shown(const Json& value) {
-  constexpr size_t kMost = 60;
-  std::string text = value.dump(-1, ' ', true, Json::error_handler_t::replace);
-  if (text.size() > kMost) text = text.substr(0, kMost) + "...";
-  return text;
-}
-
 /// A JSON object and where it stands.
 class Node {
  public:
   Node(const Json& value, std::string path) : value_(value), path_(std::move(path)) {
-    if (!value_.is_object()) refuse(path_, fmt::format("{} is no object", shown(value_)));
+    if (!value_.is_object()) refuse(place(), fmt::format("{} is no object", shown(value_)));
   }
 
   [[noreturn]] void refuse_field(const char* key, std::string_view reason) const {
@@ -47,7 +40,7 @@ class Node {
     const Json& value = at(key);
     if (!value.is_number_integer()) refuse_field(key, fmt::format("{} is no whole number", shown(value)));
     // Unsigned numbers beyond the signed range would turn negative.
-    const bool huge = value.is_number_unsigned() && value.get<uint64_t>() > uint64_t{kLargest};
+    const bool huge = value.is_number_unsigned() && value.get<uint64_t>() > uint64_t{kLatest};
     const int64_t found = huge ? 0 : value.get<int64_t>();
     if (huge || found < low || found > high) {
       refuse_field(key, fmt::format("{} is not between {} and {}", value.dump(), low, high));
@@ -67,11 +60,13 @@ class Node {
 
   const Json& at(const char* key) const {
     const auto found = value_.find(key);
-    if (found == value_.end()) refuse(path_.empty() ? "/" : path_, fmt::format("'{}' is missing", key));
+    if (found == value_.end()) refuse(place(), fmt::format("'{}' is missing", key));
     return *found;
   }
 
  private:
+  std::string_view place() const { return path_.empty() ? "/" : std::string_view(path_); }
+
   const Json& value_;
   std::string path_;
 };
@@ -102,7 +97,7 @@ RankRecord read_rank(const Node& node) {
           .job = node.text("job"),
           .clock_offset_ns = node.number("clock_offset_ns", -kLargest, kLargest),
           .monotonic_ns = node.number("monotonic_ns", -kLargest, kLargest),
-          .wall_ns = node.number("wall_ns", -kLargest, kLargest),
+          .wall_ns = node.number("wall_ns", 0, kLatest),
           .dropped = node.number("dropped", 0, kLargest)};
 }
 

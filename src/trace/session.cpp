@@ -15,6 +15,7 @@
 #include "lockstep/trace/file.h"
 #include "lockstep/trace/json.h"
 #include "lockstep/trace/writer.h"
+#include "trace/json_text.h"
 #include "trace/ring.h"
 
 namespace lockstep::trace {
@@ -119,11 +120,6 @@ bool take_ring(uint32_t session) {
   return true;
 }
 
-void append(uint32_t session, const Event& event) {
-  if (writer.session != session && !take_ring(session)) return;
-  writer.ring->append(event);
-}
-
 std::string host_name() {
   std::string name(256, '\0');
   if (gethostname(name.data(), name.size() - 1) != 0) return "";
@@ -201,14 +197,10 @@ int64_t now_ns() {
   return read_clock(CLOCK_MONOTONIC);
 }
 
-void record(Name name, int64_t begin_ns, int64_t end_ns, const Details& details) {
-  const uint32_t session = detail::session.load(std::memory_order_relaxed);
-  if (session != 0) append(session, Event::of(name, begin_ns, end_ns, details));
-}
-
-void Scope::finish() const {
-  if (detail::session.load(std::memory_order_relaxed) != session_) return;
-  append(session_, Event::of(name_, begin_ns_, now_ns(), details_));
+void detail::append(uint32_t session, Name name, int64_t begin_ns, int64_t end_ns, const Details& details) {
+  if (detail::session.load(std::memory_order_relaxed) != session) return;
+  if (writer.session != session && !take_ring(session)) return;
+  writer.ring->append(Event::of(name, begin_ns, end_ns, details));
 }
 
 void start(const Options& options) {
@@ -247,8 +239,8 @@ bool start_from_environment(int rank) {
   if (!failure) std::filesystem::create_directories(folder, failure);
   if (!failure && access(folder.c_str(), W_OK | X_OK) != 0) failure.assign(errno, std::generic_category());
   if (failure) {
-    throw UsageError(fmt::format("trace: LOCKSTEP_TRACE={:.200}: {}; hint: name a folder that you may write",
-                                 value, failure.message()));
+    throw UsageError(fmt::format("trace: LOCKSTEP_TRACE={}: {}; hint: name a folder that you may write",
+                                 shown(value), failure.message()));
   }
 
   set_rank(rank);

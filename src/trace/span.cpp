@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "lockstep/error.h"
+#include "trace/json_text.h"
 
 namespace lockstep::trace {
 
@@ -40,9 +41,9 @@ Trace merge(const std::vector<Trace>& traces) {
       if (job.empty()) job = rank.job;
       if (!rank.job.empty() && rank.job != job) {
         throw UsageError(fmt::format(
-            "trace merge: rank {} is of job {:.80}, ranks before it of job {:.80}; hint: an older run left "
+            "trace merge: rank {} is of job {}, ranks before it of job {}; hint: an older run left "
             "files in the folder",
-            rank.rank, rank.job, job));
+            rank.rank, shown(rank.job), shown(job)));
       }
       RankRecord& added = merged.ranks.emplace_back(rank);
       added.monotonic_ns = shifted(rank.monotonic_ns, rank);

@@ -69,6 +69,15 @@ TEST(ChromeTrace, KeepsNanosecondsOfALongRun) {
   EXPECT_THAT(to_chrome(trace), testing::HasSubstr(R"("ts": 777600000000.001, "dur": 0.003)"));
 }
 
+TEST(ChromeTrace, HasNoNegativeTimesAtTheBounds) {
+  for (uint32_t seed = 0; seed < 100; ++seed) {
+    for (const json& event : events(json::parse(to_chrome(any_trace(seed))), "X")) {
+      ASSERT_GE(event["ts"], 0.0);
+      ASSERT_GE(event["dur"], 0.0);
+    }
+  }
+}
+
 // Whatever the spans: each event has the keys that viewers need, and on every thread events nest.
 TEST(ChromeTrace, NestsOnEveryThread) {
   for (uint32_t seed = 0; seed < 300; ++seed) {

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <algorithm>
+#include <limits>
 #include <random>
 
 #include "lockstep/trace/span.h"
@@ -47,7 +49,8 @@ inline Trace any_trace(uint32_t seed) {
   Trace trace;
   const int64_t ranks = 1 + below(4);
   for (int rank = 0; rank < ranks; ++rank) {
-    trace.ranks.push_back({3 * rank, text(), "", time(), time(), time(), below(9)});
+    trace.ranks.push_back(
+        {3 * rank, text(), "", time(), time(), below(std::numeric_limits<int64_t>::max()), below(9)});
   }
   for (int64_t n = below(50); n > 0; --n) {
     const int64_t one = time();

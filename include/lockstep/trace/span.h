@@ -24,8 +24,9 @@ inline constexpr std::string_view name(Stream stream) {
   return kStreamNames[static_cast<size_t>(stream)];
 }
 
-/// Times of a trace, offsets and sizes lie within plus or minus this many nanoseconds (73 years) or bytes.
-inline constexpr int64_t kLargest = int64_t{1} << 61;
+/// Times on the clock of the spans, offsets and sizes lie within plus or minus this many nanoseconds (36
+/// years) or bytes, so that sums and differences of them do not overflow.
+inline constexpr int64_t kLargest = int64_t{1} << 60;
 
 /// Something that a rank did from `begin_ns` to `end_ns`.
 struct Span {

@@ -2,6 +2,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <memory>
 #include <string_view>
 
 #include "lockstep/trace/span.h"
@@ -50,6 +51,11 @@ struct Details {
   int64_t call = -1;
 };
 
+namespace detail {
+// Records a span if that session is still on.
+void append(uint32_t session, Name name, int64_t begin_ns, int64_t end_ns, const Details& details);
+}  // namespace detail
+
 /// The rank of what this thread records from now on. Threads that do not say have the rank of the process,
 /// Options::rank. Throws UsageError if negative.
 void set_rank(int rank);
@@ -59,30 +65,40 @@ int64_t now_ns();
 
 /// Records a span that is over. For steps that follow each other, or overlap: the end of one may be the begin
 /// of the next, and one reading of the clock serves both.
-void record(Name name, int64_t begin_ns, int64_t end_ns, const Details& details = {});
+inline void record(Name name, int64_t begin_ns, int64_t end_ns, const Details& details = {}) {
+  const uint32_t session = detail::session.load(std::memory_order_relaxed);
+  if (session != 0) [[unlikely]]
+    detail::append(session, name, begin_ns, end_ns, details);
+}
 
 /// Records its own lifetime, unless tracing was off when it began or has been started or stopped since.
 class Scope {
  public:
   explicit Scope(Name name, const Details& details = {})
-      : session_(detail::session.load(std::memory_order_relaxed)), name_(name) {
-    if (session_ == 0) return;
-    details_ = details;
-    begin_ns_ = now_ns();
+      : session_(detail::session.load(std::memory_order_relaxed)) {
+    if (session_ != 0) [[unlikely]]
+      std::construct_at(&open_, name, details, now_ns());
   }
   Scope(const Scope&) = delete;
   Scope& operator=(const Scope&) = delete;
   ~Scope() {
-    if (session_ != 0) finish();
+    if (session_ != 0) [[unlikely]]
+      detail::append(session_, open_.name, open_.begin_ns, now_ns(), open_.details);
   }
 
  private:
-  void finish() const;
+  struct Open {
+    Open(Name its_name, const Details& its_details, int64_t now_ns)
+        : name(its_name), details(its_details), begin_ns(now_ns) {}
+    Name name;
+    Details details;
+    int64_t begin_ns;
+  };
 
   uint32_t session_;
-  Name name_;
-  Details details_;
-  int64_t begin_ns_ = 0;
+  union {
+    Open open_;  // Not even initialised while tracing is off.
+  };
 };
 
 }  // namespace lockstep::trace
