@@ -97,7 +97,8 @@ class Scope {
 
   uint32_t session_;
   union {
-    Open open_;  // Not even initialised while tracing is off.
+    // Not even initialised while tracing is off. The name: clang-tidy takes the union's members for public.
+    Open open_;  // NOLINT(readability-identifier-naming)
   };
 };
 
