@@ -97,6 +97,16 @@ TEST_P(ControlOf, GathersTheLargestBlobsAndEmptyOnes) {
   leave_all(controls);
 }
 
+TEST_P(ControlOf, MoreRanksMayComeAtOnceThanRank0ListensTo) {
+  constexpr int kWorld = 80;
+  meet(kWorld);
+  run_ranks(kWorld, [&](int rank) {
+    const auto got = of(rank).all_gather("all", all_of(kWorld), std::to_string(rank), patience());
+    for (int r = 0; r < kWorld; ++r) EXPECT_EQ(got[static_cast<std::size_t>(r)], std::to_string(r));
+  });
+  leave_all(controls);
+}
+
 TEST_P(ControlOf, RefusesWhatNoGatherCanBe) {
   meet(2);
   const auto refusal = [&](const std::string& tag, const std::vector<int>& members, std::size_t bytes) {
