@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 
 #include "transport/gatherings.h"
+#include "transport/io.h"
 #include "transport/proof.h"
 #include "transport/ranks.h"
 
@@ -120,6 +121,13 @@ TEST_F(Proof, AnAnswerIsNoProof) {
   const std::string answer = check_proof(proof, key, nonce_0)->answer;
   std::string forged = proof.substr(0, proof.size() - sizeof(Mac)) + answer.substr(kGreetingBytes);
   EXPECT_FALSE(check_proof(forged, key, nonce_0).has_value());
+}
+
+TEST(SecondsText, HasTenthsIfTheyMatter) {
+  EXPECT_EQ(seconds_text(std::chrono::milliseconds(59970)), "60 s");
+  EXPECT_EQ(seconds_text(std::chrono::milliseconds(499)), "0.5 s");
+  EXPECT_EQ(seconds_text(std::chrono::seconds(1800)), "1800 s");
+  EXPECT_EQ(seconds_text(std::chrono::seconds(-1)), "0 s");
 }
 
 TEST(NameRanks, ReadsLikeText) {

