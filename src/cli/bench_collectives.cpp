@@ -49,7 +49,7 @@ Json run_ranks(const Options& options) {
   const std::filesystem::path logs =
       std::filesystem::temp_directory_path() / fmt::format("lockstep-bench-{}", getpid());
   std::vector<std::string> command = {
-      self, "run", "--nproc-per-node", world, "--log-dir", logs.string(), "--tee", "none", "--"};
+      self, "run", "--nproc-per-node", world, "--log-dir", logs.string(), "--"};
   if (mpi) {
     command = {"mpirun", "--oversubscribe", "-n", world};
     if (geteuid() == 0) command.insert(command.begin() + 1, "--allow-run-as-root");

@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cmath>
 #include <cstdint>
 #include <system_error>
 
@@ -99,7 +100,8 @@ void Waker::clear() const {
 }
 
 std::string seconds_text(Control::Clock::duration duration) {
-  return fmt::format("{:.3g} s", std::max(0.0, std::chrono::duration<double>(duration).count()));
+  const double tenths = std::round(std::chrono::duration<double>(duration).count() * 10);
+  return fmt::format("{} s", std::max(0.0, tenths / 10));
 }
 
 std::string error_text(int error) {

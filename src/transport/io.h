@@ -49,7 +49,7 @@ class Waker {
   launch::UniqueFd fd_;
 };
 
-/// "2.5 s".
+/// "2.5 s", "60 s".
 std::string seconds_text(Control::Clock::duration duration);
 
 /// The text of errno `error`.

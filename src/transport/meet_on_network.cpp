@@ -91,9 +91,13 @@ class Knocker {
       : meeting_(meeting), network_(network), key_(key) {}
 
   UniqueFd run() {
+    constexpr std::chrono::seconds kPatienceWithAddress{3};  // a host that is down does not even refuse
+    std::vector<Address> addresses;
     for (Backoff backoff(meeting_.deadline());;) {
-      for (const Address& address : resolve(meeting_, network_)) {
-        UniqueFd socket = try_connect(address, meeting_.deadline(), why_);
+      if (addresses.empty()) addresses = resolve(meeting_, network_);
+      for (const Address& address : addresses) {
+        const Deadline patience = Control::Clock::now() + kPatienceWithAddress;
+        UniqueFd socket = try_connect(address, std::min(patience, meeting_.deadline()), why_);
         if (!socket) continue;
         where_ = address.text();
         configure_tcp(socket.get());
@@ -113,6 +117,7 @@ class Knocker {
 
   /// Reads a greeting of `size` bytes.
   Heard hear(int socket, std::size_t size, std::string& bytes) {
+    bytes.clear();
     std::string start;
     Transfer transfer = receive_exactly(socket, kGreetingBytes, start, meeting_.deadline());
     if (transfer == Transfer::kDone && greeting_kind(start) == Greeting::kBusy) return Heard::kBusy;
@@ -135,23 +140,23 @@ class Knocker {
     if (!nonce_0) {
       throw UsageError(
           meeting_.text(fmt::format("what listens on {} is not rank 0 of a Lockstep job; hint: give all "
-                                    "ranks rank 0's address and a port "
-                                    "that is free there",
+                                    "ranks rank 0's address and a port that is free there",
                                     where_)));
     }
     const Nonce nonce_r = random_nonce();
     send_all(socket, make_proof(key_, *nonce_0, nonce_r, meeting_.claim()), meeting_.deadline());
     const Heard answer = hear(socket, kAnswerBytes, bytes);
-    if (answer == Heard::kGreeting && check_answer(bytes, key_, *nonce_0, nonce_r, meeting_.claim()))
+    if (answer == Heard::kGreeting && check_answer(bytes, key_, *nonce_0, nonce_r, meeting_.claim())) {
       return true;
+    }
     if (answer == Heard::kBusy || Control::Clock::now() >= meeting_.deadline()) {
       why_ = where_ + " did not answer this rank's proof";
       return false;
     }
     throw UsageError(
         meeting_.text(fmt::format("what listens on {} did not prove that it knows this job's token: the "
-                                  "tokens differ, or it is no rank 0 of "
-                                  "this job; hint: export the same LOCKSTEP_TOKEN on every host",
+                                  "tokens differ, or it is no rank 0 of this job; hint: export the same "
+                                  "LOCKSTEP_TOKEN on every host",
                                   where_)));
   }
 
