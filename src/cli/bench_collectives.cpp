@@ -48,8 +48,8 @@ Json run_ranks(const Options& options) {
   const bool mpi = std::find(engines.begin(), engines.end(), "mpi") != engines.end();
   const std::filesystem::path logs =
       std::filesystem::temp_directory_path() / fmt::format("lockstep-bench-{}", getpid());
-  std::vector<std::string> command = {
-      self, "run", "--nproc-per-node", world, "--log-dir", logs.string(), "--"};
+  std::vector<std::string> command = {self,          "run", "--nproc-per-node", world, "--log-dir",
+                                      logs.string(), "--"};
   if (mpi) {
     command = {"mpirun", "--oversubscribe", "-n", world};
     if (geteuid() == 0) command.insert(command.begin() + 1, "--allow-run-as-root");

@@ -35,7 +35,8 @@ std::string meeting_name(const Identity& identity) {
   const std::string job = identity.job_id.empty()
                               ? fmt::format("{}:{}", identity.master_addr, identity.master_port)
                               : identity.job_id;
-  return fmt::format("shm {} restart {} node {}", job, identity.restart_count, identity.node_rank.value_or(0));
+  return fmt::format("shm {} restart {} node {}", job, identity.restart_count,
+                     identity.node_rank.value_or(0));
 }
 
 std::unique_ptr<Job> connect_shm(const Identity& identity, Control::Clock::time_point deadline) {
