@@ -72,11 +72,9 @@ Transfer receive_exactly(int socket, std::size_t size, std::string& bytes, Deadl
     const ssize_t got = recv(socket, bytes.data() + have, size - have, MSG_DONTWAIT);
     if (got > 0) {
       have += static_cast<std::size_t>(got);
-    } else if (got == 0) {
-      return Transfer::kClosed;
-    } else if (would_block(errno)) {
+    } else if (got < 0 && would_block(errno)) {
       if (!wait_for(socket, POLLIN, deadline)) return Transfer::kTimeout;
-    } else if (errno != EINTR) {
+    } else if (got == 0 || errno != EINTR) {
       return Transfer::kClosed;
     }
   }

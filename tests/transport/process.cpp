@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include <array>
+#include <cstdio>
 #include <exception>
 #include <stdexcept>
 
@@ -17,6 +18,7 @@ Process::Process(const std::function<void(const Say&)>& body) {
   if (pipe2(ends, O_CLOEXEC) != 0) throw std::runtime_error("pipe2 failed");
   pipe_.reset(ends[0]);
   launch::UniqueFd out(ends[1]);
+  std::fflush(nullptr);  // else what is buffered is printed by both
   pid_ = fork();
   if (pid_ < 0) throw std::runtime_error("fork failed");
   if (pid_ > 0) return;
