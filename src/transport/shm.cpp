@@ -9,6 +9,7 @@
 #include "launch/cores.h"
 #include "launch/memory.h"
 #include "lockstep/error.h"
+#include "transport/meet_job.h"
 #include "transport/shared_job.h"
 
 namespace lockstep::transport {
@@ -30,13 +31,6 @@ bool are_crowded(Control& control, int world, Control::Clock::time_point deadlin
 }
 
 }  // namespace
-
-std::string meeting_name(const Identity& identity) {
-  const std::string job = identity.job_id.empty()
-                              ? fmt::format("{}:{}", identity.master_addr, identity.master_port)
-                              : identity.job_id;
-  return fmt::format("{} restart {} node {}", job, identity.restart_count, identity.node_rank.value_or(0));
-}
 
 std::unique_ptr<Job> connect_shm(const Identity& identity, Control::Clock::time_point deadline) {
   if (identity.local_world_size != identity.world_size) {
