@@ -20,16 +20,17 @@ function(lockstep_header_version out header)
   set(${out} ${version} PARENT_SCOPE)
 endfunction()
 
+include(${CMAKE_CURRENT_LIST_DIR}/lockstepEngines.cmake)
 set(LOCKSTEP_GLOO_VERSION "")
-find_path(LOCKSTEP_GLOO_INCLUDE gloo/config.h)
-if(LOCKSTEP_GLOO_INCLUDE)
+if(TARGET lockstep::gloo)
   lockstep_header_version(LOCKSTEP_GLOO_VERSION ${LOCKSTEP_GLOO_INCLUDE}/gloo/config.h
     GLOO_VERSION_MAJOR GLOO_VERSION_MINOR GLOO_VERSION_PATCH)
 endif()
 
 set(LOCKSTEP_MPI_VERSION "")
-pkg_check_modules(ompi QUIET ompi)
-find_path(LOCKSTEP_MPI_INCLUDE mpi.h HINTS ${ompi_INCLUDE_DIRS})
+if(TARGET PkgConfig::ompi)
+  find_path(LOCKSTEP_MPI_INCLUDE mpi.h HINTS ${ompi_INCLUDE_DIRS} NO_DEFAULT_PATH)
+endif()
 if(LOCKSTEP_MPI_INCLUDE)
   lockstep_header_version(LOCKSTEP_MPI_VERSION ${LOCKSTEP_MPI_INCLUDE}/mpi.h
     OMPI_MAJOR_VERSION OMPI_MINOR_VERSION OMPI_RELEASE_VERSION)

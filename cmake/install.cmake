@@ -37,7 +37,7 @@ configure_package_config_file(cmake/lockstepConfig.cmake.in ${PROJECT_BINARY_DIR
   INSTALL_DESTINATION ${LOCKSTEP_PACKAGE_DIR} NO_SET_AND_CHECK_MACRO)
 write_basic_package_version_file(${PROJECT_BINARY_DIR}/lockstepConfigVersion.cmake COMPATIBILITY SameMinorVersion)
 install(FILES ${PROJECT_BINARY_DIR}/lockstepConfig.cmake ${PROJECT_BINARY_DIR}/lockstepConfigVersion.cmake
-  DESTINATION ${LOCKSTEP_PACKAGE_DIR})
+  cmake/lockstepEngines.cmake DESTINATION ${LOCKSTEP_PACKAGE_DIR})
 
 if(NOT CMAKE_CROSSCOMPILING)
   configure_file(cmake/install_completions.cmake.in ${PROJECT_BINARY_DIR}/install_completions.cmake.in @ONLY)
@@ -68,5 +68,5 @@ set(CPACK_DEBIAN_PACKAGE_SECTION science)
 set(CPACK_DEBIAN_PACKAGE_SHLIBDEPS ON)
 set(CPACK_DEBIAN_PACKAGE_SHLIBDEPS_PRIVATE_DIRS ${PROJECT_BINARY_DIR}/src)
 set(CPACK_DEBIAN_PACKAGE_RECOMMENDS libopenblas0-pthread)
-set(CPACK_DEBIAN_PACKAGE_SUGGESTS "libfmt-dev, libhwloc-dev, libsodium-dev, libtorch-dev, pkgconf")
+set(CPACK_DEBIAN_PACKAGE_SUGGESTS "libfmt-dev, libgloo-dev, libhwloc-dev, libopenmpi-dev, libsodium-dev, libtorch-dev, pkgconf")
 include(CPack)

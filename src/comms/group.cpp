@@ -149,6 +149,8 @@ void Group::guard(const Header& header, const Act& act) {
              "timeout can be raised",
              title(header), rank(), error.what()),
          error.peer, true);
+  } catch (const PeerError& error) {
+    fail(fmt::format("{} on rank {}: {}", title(header), rank(), error.what()), error.peer, false);
   }
 }
 

@@ -7,6 +7,7 @@
 #include "comms/group.h"
 #include "lockstep/error.h"
 #include "transport/engines.h"
+#include "transport/gloo.h"
 #include "transport/shm.h"
 
 namespace lockstep {
@@ -39,6 +40,14 @@ std::string choose_engine(const Identity& identity, const InitOptions& options) 
   return engine;
 }
 
+std::unique_ptr<transport::Job> connect(const std::string& engine, const Identity& identity,
+                                        transport::Control::Clock::time_point deadline) {
+  if (engine == "shm") return transport::connect_shm(identity, deadline);
+  if (engine == "gloo") return transport::connect_gloo(identity, deadline);
+  throw UsageError(fmt::format(
+      "init_distributed: engine {} is for the threads of one process; hint: use shm, gloo or mpi", engine));
+}
+
 }  // namespace
 
 Communicator init_distributed(const InitOptions& options) {
@@ -48,11 +57,7 @@ Communicator init_distributed(const InitOptions& options) {
 Communicator init_distributed(const Identity& identity, const InitOptions& options) {
   const std::string engine = choose_engine(identity, options);
   const auto deadline = transport::Control::Clock::now() + options.timeout;
-  if (engine != "shm") {
-    throw UsageError(
-        fmt::format("init_distributed: engine {} does not run collectives yet; hint: use shm", engine));
-  }
-  const auto job = leaving_at_the_end(transport::connect_shm(identity, deadline));
+  const auto job = leaving_at_the_end(connect(engine, identity, deadline));
   std::vector<int> everybody;
   for (int rank = 0; rank < identity.world_size; ++rank) everybody.push_back(rank);
   return Communicator(

@@ -9,6 +9,7 @@
 #include "launch/cores.h"
 #include "launch/memory.h"
 #include "lockstep/error.h"
+#include "transport/meet_job.h"
 #include "transport/shared_job.h"
 
 namespace lockstep::transport {
@@ -31,14 +32,6 @@ bool are_crowded(Control& control, int world, Control::Clock::time_point deadlin
 
 }  // namespace
 
-std::string meeting_name(const Identity& identity) {
-  const std::string job = identity.job_id.empty()
-                              ? fmt::format("{}:{}", identity.master_addr, identity.master_port)
-                              : identity.job_id;
-  return fmt::format("shm {} restart {} node {}", job, identity.restart_count,
-                     identity.node_rank.value_or(0));
-}
-
 std::unique_ptr<Job> connect_shm(const Identity& identity, Control::Clock::time_point deadline) {
   if (identity.local_world_size != identity.world_size) {
     throw UsageError(
@@ -49,7 +42,7 @@ std::unique_ptr<Job> connect_shm(const Identity& identity, Control::Clock::time_
   auto arena = std::make_shared<Arena>(launch::memory().total_bytes);
   Host host = meet_on_host({.rank = identity.rank,
                             .world = identity.world_size,
-                            .name = meeting_name(identity),
+                            .name = "shm " + meeting_name(identity),
                             .deadline = deadline},
                            arena->mapping().descriptor());
 

@@ -12,7 +12,4 @@ namespace lockstep::transport {
 /// ranks are not all on one node, TimeoutError naming who did not come by the deadline.
 std::unique_ptr<Job> connect_shm(const Identity& identity, Control::Clock::time_point deadline);
 
-/// What ranks of one job on one node call their meeting.
-std::string meeting_name(const Identity& identity);
-
 }  // namespace lockstep::transport

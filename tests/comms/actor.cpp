@@ -14,18 +14,10 @@ namespace {
 
 using lockstep::Communicator;
 
-int report(const std::vector<std::string>& problems) {
-  for (const auto& problem : problems) std::cout << problem << "\n";
-  return problems.empty() ? 0 : 1;
-}
-
 int check_all(Communicator& comm) {
-  for (const auto check :
-       {lockstep::test::check_collectives, lockstep::test::check_types, lockstep::test::check_messages,
-        lockstep::test::check_async, lockstep::test::check_split}) {
-    if (const int code = report(check(comm)); code != 0) return code;
-  }
-  return 0;
+  const std::string problems = lockstep::test::check_all(comm);
+  std::cout << problems;
+  return problems.empty() ? 0 : 1;
 }
 
 void all_reduce_forever(Communicator& comm, int64_t count) {

@@ -319,4 +319,12 @@ Problems check_split(Communicator& comm) {
   return problems;
 }
 
+std::string check_all(Communicator& comm) {
+  std::string text;
+  for (const auto check : {check_collectives, check_types, check_messages, check_async, check_split}) {
+    for (const auto& problem : check(comm)) text += problem + "\n";
+  }
+  return text;
+}
+
 }  // namespace lockstep::test

@@ -24,4 +24,7 @@ std::vector<std::string> check_async(Communicator& comm);
 /// Groups of a group, interleaved with it.
 std::vector<std::string> check_split(Communicator& comm);
 
+/// All of these, one after the other; what is wrong, a line each.
+std::string check_all(Communicator& comm);
+
 }  // namespace lockstep::test

@@ -28,13 +28,14 @@ double now() {
   std::string text;
   int code = 0;
   try {
-    Communicator comm = init_distributed({.rank = rank,
-                                          .world_size = world,
-                                          .local_rank = rank,
-                                          .local_world_size = world,
-                                          .job_id = job,
-                                          .launcher = Launcher::kEnvironment},
-                                         {.engine = options.engine, .timeout = options.timeout});
+    Identity identity = {.rank = rank,
+                         .world_size = world,
+                         .local_rank = rank,
+                         .local_world_size = world,
+                         .job_id = job,
+                         .launcher = Launcher::kEnvironment};
+    if (options.before) options.before(identity);
+    Communicator comm = init_distributed(identity, {.engine = options.engine, .timeout = options.timeout});
     text = act(comm);
   } catch (const std::exception& error) {
     text = error.what();

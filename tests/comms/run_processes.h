@@ -11,6 +11,8 @@ namespace lockstep::test {
 struct ProcessesOptions {
   std::string engine = "shm";
   std::chrono::milliseconds timeout{60'000};
+  /// Called in every rank's process before it joins: may change who it says it is, and its environment.
+  std::function<void(Identity&)> before = {};
   /// Called in the parent once all ranks run, with their process ids.
   std::function<void(const std::vector<int>& pids)> meanwhile = {};
 };

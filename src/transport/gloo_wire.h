@@ -1,0 +1,39 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "transport/alarm.h"
+#include "transport/wire.h"
+
+namespace gloo::transport {
+class Context;
+class Device;
+}  // namespace gloo::transport
+
+namespace lockstep::transport {
+
+/// Gloo's TCP pairs: one connection for every two ranks.
+class GlooWire final : public Wire {
+ public:
+  /// Listens for every other rank, on `address` alone. Connecting takes `patience` at most for each of them.
+  GlooWire(int rank, int world, const std::string& address, std::chrono::milliseconds patience);
+  ~GlooWire() override;
+
+  /// Where this rank listens for the others; to be given to their connect().
+  std::string addresses() const;
+  /// Connects to all others; `addresses` by rank. No port is open afterwards. Throws PeerError.
+  void connect(const std::vector<std::string>& addresses);
+
+  std::unique_ptr<Post> send(int to, uint64_t channel, const void* data, size_t bytes) override;
+  std::unique_ptr<Post> receive(int from, uint64_t channel, void* data, size_t bytes) override;
+
+ private:
+  const int rank_;
+  const int world_;
+  Alarm alarm_;
+  std::shared_ptr<gloo::transport::Device> device_;
+  std::shared_ptr<gloo::transport::Context> context_;
+};
+
+}  // namespace lockstep::transport

@@ -1,0 +1,68 @@
+#pragma once
+
+#include "transport/wired_group.h"
+
+namespace lockstep::transport {
+
+/// What goes before every payload, or carries it whole. Of one size, so that it can be received before
+/// anything is known of the message.
+struct Envelope {
+  static constexpr size_t kSmallBytes = 480;
+
+  Header header;
+  uint64_t bytes = 0;  ///< Of the payload.
+  std::byte small[kSmallBytes] = {};
+};
+static_assert(sizeof(Envelope) == 512);
+
+/// A message that goes out. Both of its parts are on their way from the start.
+class WiredSend final : public Transfer {
+ public:
+  WiredSend(WiredGroup& group, Stream stream, int to, const Header& header, const void* data, size_t bytes);
+
+  bool test() override;
+  void wait(const Limit& limit) override;
+
+ private:
+  WiredGroup& group_;
+  const Stream stream_;
+  const int to_;
+  Envelope envelope_;
+  std::unique_ptr<Wire::Post> first_;   ///< The envelope.
+  std::unique_ptr<Wire::Post> second_;  ///< The payload, if it has its own message.
+};
+
+/// A message that comes in, after those that were asked for before it on its lane.
+class WiredReceive final : public Transfer {
+ public:
+  WiredReceive(WiredGroup& group, Stream stream, int from, const Header& header, void* data, size_t bytes);
+  ~WiredReceive() override;
+
+  bool test() override;
+  void wait(const Limit& limit) override;
+
+ private:
+  using Lock = std::unique_lock<std::mutex>;
+
+  /// Asks for the envelope, if that was not done yet.
+  void ask();
+  /// Moves it on as far as it goes, with patience if there is a limit; whether it is over.
+  bool advance(const Limit* limit);
+  bool is_over(Wire::Post& post, const Limit* limit);
+  /// Serves the lane's first receive, this or an earlier one. The lane is locked, and served by nobody.
+  void serve_first(Lock& lock, const Limit* limit);
+
+  WiredGroup& group_;
+  const Stream stream_;
+  const int from_;
+  const Header expected_;
+  void* const data_;
+  const size_t bytes_;
+  WiredGroup::Lane& lane_;
+  Envelope envelope_;
+  std::unique_ptr<Wire::Post> first_;
+  std::unique_ptr<Wire::Post> second_;
+  bool done_ = false;  ///< By the lane's lock.
+};
+
+}  // namespace lockstep::transport
