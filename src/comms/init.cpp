@@ -8,6 +8,7 @@
 #include "lockstep/error.h"
 #include "transport/engines.h"
 #include "transport/gloo.h"
+#include "transport/mpi.h"
 #include "transport/shm.h"
 
 namespace lockstep {
@@ -35,7 +36,9 @@ std::string choose_engine(const Identity& identity, const InitOptions& options) 
     engine = wanted;
     transport::require_engine(engine, "LOCKSTEP_ENGINE");
   } else {
-    engine = identity.local_world_size == identity.world_size ? "shm" : "gloo";
+    const bool one_host = identity.local_world_size == identity.world_size;
+    const bool by_mpi = identity.launcher == Launcher::kMpirun && transport::is_built("mpi");
+    engine = one_host ? "shm" : by_mpi ? "mpi" : "gloo";
   }
   return engine;
 }
@@ -44,6 +47,7 @@ std::unique_ptr<transport::Job> connect(const std::string& engine, const Identit
                                         transport::Control::Clock::time_point deadline) {
   if (engine == "shm") return transport::connect_shm(identity, deadline);
   if (engine == "gloo") return transport::connect_gloo(identity, deadline);
+  if (engine == "mpi") return transport::connect_mpi(identity, deadline);
   throw UsageError(fmt::format(
       "init_distributed: engine {} is for the threads of one process; hint: use shm, gloo or mpi", engine));
 }

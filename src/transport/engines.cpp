@@ -33,6 +33,11 @@ const std::vector<Engine>& engines() {
   return all;
 }
 
+bool is_built(std::string_view name) {
+  return std::any_of(engines().begin(), engines().end(),
+                     [&](const Engine& engine) { return engine.name == name && engine.built; });
+}
+
 void require_engine(std::string_view name, std::string_view origin) {
   const auto& all = engines();
   const auto found =

@@ -18,6 +18,9 @@ struct Engine {
 /// All engines, built or not.
 const std::vector<Engine>& engines();
 
+/// Whether `name` is an engine that was built.
+bool is_built(std::string_view name);
+
 /// Throws UsageError, saying how to get it, unless `name` is an engine that was built. `origin` names the
 /// flag or variable that asked for it.
 void require_engine(std::string_view name, std::string_view origin);

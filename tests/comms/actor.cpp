@@ -47,6 +47,16 @@ int act(Communicator& comm, const std::string& what, int64_t count) {
       }
     }
     all_reduce_forever(comm, count);
+  } else if (what == "engine") {
+    comm.barrier();
+    if (last) std::cout << comm.engine() << "\n";
+  } else if (what == "other-count") {
+    std::vector<float> data(last ? 1000 : 999);
+    comm.all_reduce(data);
+  } else if (what == "other-root") {  // both only send
+    std::vector<float> data(1000);
+    comm.broadcast(data, comm.rank());
+    comm.barrier();
   } else if (what == "fork") {
     std::vector<float> data(static_cast<size_t>(count), 1.0F);
     for (int i = 0; i < 50; ++i) {
