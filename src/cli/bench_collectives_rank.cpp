@@ -139,6 +139,7 @@ struct Row {
   Buffers buffers;
   int64_t bytes = 0;
   int64_t wrong = 0;
+  int calls = 3;  ///< In one measurement.
   Sample time_us = {};
   Sample floor_us = {};
 };
@@ -174,38 +175,38 @@ void check(Row& row, const Kind& kind) {
   row.wrong = wrong[0];
 }
 
-/// Calls in one measurement: a measurement takes about 20 ms.
-int calls_for(int64_t bytes) {
-  if (bytes <= 4096) return 5000;
-  if (bytes <= (1 << 18)) return 500;
-  if (bytes <= (8 << 20)) return 20;
-  return 3;
+/// Microseconds of a call. The owner of large data has just written it, as backward writes gradients; small
+/// data is called for in a row, since it stays in the cache anyhow and reading the clock would count.
+double measure(Row& row, const Kind& kind) {
+  const Buffers& b = row.buffers;
+  const CallOptions options = {.algorithm = row.algorithm};
+  const auto since = [](Clock::time_point begin) {
+    return std::chrono::duration<double, std::micro>(Clock::now() - begin).count();
+  };
+  double spent = 0;
+  if (row.bytes <= 4096) {
+    std::fill_n(b.input, b.count, 0.0F);
+    row.comm.barrier();
+    const auto begin = Clock::now();
+    for (int i = 0; i < row.calls; ++i) kind.call(row.comm, b, options);
+    return since(begin) / row.calls;
+  }
+  for (int i = 0; i < row.calls; ++i) {
+    std::fill_n(b.input, b.count, 1.0F);
+    row.comm.barrier();
+    const auto begin = Clock::now();
+    kind.call(row.comm, b, options);
+    spent += since(begin);
+  }
+  return spent / row.calls;
 }
 
-void measure(Row& row, const Kind& kind) {
-  const Buffers& b = row.buffers;
-  const int calls = calls_for(row.bytes);
-  double spent = 0;
-  for (int i = 0; i < calls; ++i) {
-    // The owner has just written its data, as backward writes gradients. Small data stays in the cache
-    // anyhow.
-    if (row.bytes > 4096) {
-      std::fill_n(b.input, b.count, 1.0F);
-      row.comm.barrier();
-      const auto begin = Clock::now();
-      kind.call(row.comm, b, {.algorithm = row.algorithm});
-      spent += std::chrono::duration<double, std::micro>(Clock::now() - begin).count();
-      continue;
-    }
-    if (i == 0) {
-      std::fill_n(b.input, b.count, 0.0F);
-      row.comm.barrier();
-    }
-    const auto begin = Clock::now();
-    for (; i < calls; ++i) kind.call(row.comm, b, {.algorithm = row.algorithm});
-    spent += std::chrono::duration<double, std::micro>(Clock::now() - begin).count();
-  }
-  row.time_us.add(spent / calls);
+/// So many calls that a measurement takes about 20 ms; rank 0 decides.
+void set_calls(Row& row, const Kind& kind) {
+  measure(row, kind);
+  std::vector<int32_t> calls = {static_cast<int32_t>(std::clamp(20'000 / measure(row, kind), 3.0, 20'000.0))};
+  row.comm.broadcast(calls);
+  row.calls = calls[0];
 }
 
 /// The loads, additions and stores of a push all-reduce, on memory of this rank alone.
@@ -219,16 +220,15 @@ void measure_floor(Row& row, std::vector<float>& memory) {
     sources.push_back(memory.data() + part * k);
     destinations.push_back(memory.data() + part * k);
   }
-  const int calls = calls_for(row.bytes);
   double spent = 0;
-  for (int i = 0; i < calls; ++i) {
+  for (int i = 0; i < row.calls; ++i) {
     std::fill_n(memory.data(), part * world, 1.0F);
     row.comm.barrier();
     const auto begin = Clock::now();
     comms::combine(DataType::kFloat32, ReduceOp::kSum, sources, destinations, part);
     spent += std::chrono::duration<double, std::micro>(Clock::now() - begin).count();
   }
-  row.floor_us.add(spent / calls);
+  row.floor_us.add(spent / row.calls);
 }
 
 Json result_of(const CollectiveBench& bench, const Kind& kind, const std::vector<Row>& rows,
@@ -290,16 +290,11 @@ int bench_rank(const CollectiveBench& bench, const std::string& file) {
   }
   std::vector<std::vector<double>> times(rows.size());
   std::vector<float> memory;
-  for (int64_t round = 0; round <= bench.rounds; ++round) {
+  for (auto& row : rows) set_calls(row, kind);
+  for (int64_t round = 0; round < bench.rounds; ++round) {
     for (size_t i = 0; i < rows.size(); ++i) {
-      Sample kept = rows[i].time_us;
-      rows[i].time_us = {};
-      measure(rows[i], kind);
-      const double time = rows[i].time_us.median();
-      rows[i].time_us = kept;
-      if (round == 0) continue;  // warm-up
-      rows[i].time_us.add(time);
-      times[i].push_back(time);
+      times[i].push_back(measure(rows[i], kind));
+      rows[i].time_us.add(times[i].back());
       const bool has_floor =
           bench.collective == "allreduce" && rows[i].comm.engine() == "shm" && rows[i].bytes >= 65536;
       if (has_floor) measure_floor(rows[i], memory);

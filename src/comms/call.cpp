@@ -19,6 +19,7 @@ bool has_root(plan::Collective collective) {
 }
 
 std::string_view algorithm_of(const transport::Header& header) {
+  if (header.algorithm == kNative) return "native";
   const auto& all = plan::algorithms();
   return header.algorithm < all.size() ? all[header.algorithm].name : "?";
 }

@@ -96,6 +96,7 @@ void Executor::run(const ReadyPlan& ready, const transport::Header& header, cons
   if (auto* const flags = transport_.one_sided()) {
     flags->begin(header, limit);  // shown, so that ranks in another call find out
     flags->post();
+    flags->settle();
   }
   run_messages(ready, header, data, limit);
 }
@@ -215,6 +216,7 @@ bool Executor::run_flags(const ReadyPlan& ready, const Data& data, const transpo
         throw Error("a plan that mixes flags and messages");
     }
   }
+  memory.settle();
   return true;
 }
 

@@ -297,7 +297,31 @@ void Group::take_out(const Request& request, const plan::Plan& plan, const Data&
   combine(data.type, ReduceOp::kMean, sources, destinations, count, plan.world);
 }
 
+void Group::execute_native(const Request& request) {
+  const bool takes = request.collective == Collective::kAllReduce && request.op == ReduceOp::kSum &&
+                     request.input.type == DataType::kFloat32;
+  const Header header = {.call = ++calls_,
+                         .count = request.input.count,
+                         .operation = static_cast<uint8_t>(request.collective),
+                         .type = static_cast<uint8_t>(request.input.type),
+                         .reduce = static_cast<uint8_t>(request.op),
+                         .algorithm = kNative};
+  history_.add(header);
+  guard(header, [&] {
+    if (takes) {
+      const Data data = lay_out(request, {});
+      if (transport_->native_sum(reinterpret_cast<float*>(data.slots), data.count)) return;
+    }
+    throw UsageError(
+        fmt::format("{} on rank {}: engine {} has none of its own; hint: native is for sums of float32 over "
+                    "all ranks, by "
+                    "gloo or mpi",
+                    describe(header), rank(), engine()));
+  });
+}
+
 void Group::execute(const Request& request) {
+  if (request.algorithm == "native") return execute_native(request);
   const ReadyPlan& ready = plans_.find(request.collective, choose(request), request.root);
   const bool scatters = request.collective == Collective::kScatter;
   const Header header = {

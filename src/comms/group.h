@@ -58,6 +58,8 @@ class Group : public std::enable_shared_from_this<Group> {
 
   /// Runs the request on this thread; its turn has come.
   void execute(const Request& request);
+  /// By the engine's own all-reduce instead of a plan.
+  void execute_native(const Request& request);
   void check(const Request& request) const;
   std::string_view choose(const Request& request) const;
   Data lay_out(const Request& request, const plan::Plan& plan);

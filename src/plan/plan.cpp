@@ -72,7 +72,7 @@ void Cursor::advance() {
 }
 
 Count chunk_begin(const Plan& plan, Count count, int chunk) {
-  if (plan.division == Division::kEach) return count * chunk;
+  if (plan.division == Division::kEach || plan.chunks == 1) return count * chunk;
   const Count base = count / plan.chunks;
   const Count longer = count % plan.chunks;
   return base * chunk + std::min<Count>(chunk, longer);

@@ -34,24 +34,21 @@ struct Signal {
   Word value = 0;
   Word sleepers = 0;
 
-  // First the value, then the look at the sleepers; a sleeper does the reverse: one of them sees the other.
-  void raise_to(uint32_t number) {
-    value.store(number, std::memory_order_seq_cst);
+  /// Raises the value. Those that spin see it; wake() must follow soon for those that sleep.
+  void raise_to(uint32_t number) { value.store(number, std::memory_order_release); }
+  void ring() {
+    value.fetch_add(1, std::memory_order_release);
     wake();
   }
-  void ring() {
-    value.fetch_add(1, std::memory_order_seq_cst);
-    wake();
+  void wake() {
+    // First the value, then the look at the sleepers; a sleeper does the reverse: one of them sees the other.
+    std::atomic_thread_fence(std::memory_order_seq_cst);
+    if (sleepers.load(std::memory_order_relaxed) != 0) futex_wake_all(value);
   }
   void sleep(uint32_t seen, std::chrono::nanoseconds at_most) {
     sleepers.fetch_add(1, std::memory_order_seq_cst);
     if (value.load(std::memory_order_seq_cst) == seen) futex_wait(value, seen, at_most);
     sleepers.fetch_sub(1, std::memory_order_relaxed);
-  }
-
- private:
-  void wake() {
-    if (sleepers.load(std::memory_order_seq_cst) != 0) futex_wake_all(value);
   }
 };
 

@@ -24,7 +24,7 @@ std::string encode(const Card& card) {
 
 std::unique_ptr<Job> connect_gloo(const Identity& identity, Control::Clock::time_point deadline) {
   const NetworkOptions network = network_of(identity, launch::current_environment());
-  auto control = meet_job(identity, network, deadline);
+  auto control = meet_job("gloo", identity, network, deadline);
   const int world = identity.world_size;
   const auto patience =
       std::chrono::duration_cast<std::chrono::milliseconds>(deadline - Control::Clock::now());

@@ -6,6 +6,9 @@
 #include "transport/alarm.h"
 #include "transport/wire.h"
 
+namespace gloo {
+class Context;
+}
 namespace gloo::transport {
 class Context;
 class Device;
@@ -27,6 +30,7 @@ class GlooWire final : public Wire {
 
   std::unique_ptr<Post> send(int to, uint64_t channel, const void* data, size_t bytes) override;
   std::unique_ptr<Post> receive(int from, uint64_t channel, void* data, size_t bytes) override;
+  bool native_sum(float* data, int64_t count, int members) override;
 
  private:
   const int rank_;
@@ -34,6 +38,7 @@ class GlooWire final : public Wire {
   Alarm alarm_;
   std::shared_ptr<gloo::transport::Device> device_;
   std::shared_ptr<gloo::transport::Context> context_;
+  std::shared_ptr<gloo::Context> collectives_;  ///< Of Gloo's own, on the same pairs; made when first needed.
 };
 
 }  // namespace lockstep::transport

@@ -43,16 +43,17 @@ NetworkOptions network_of(const Identity& identity, const Environment& environme
   return network;
 }
 
-std::unique_ptr<Control> meet_job(const Identity& identity, const NetworkOptions& network,
-                                  Control::Clock::time_point deadline) {
+std::unique_ptr<Control> meet_job(std::string_view engine, const Identity& identity,
+                                  const NetworkOptions& network, Control::Clock::time_point deadline) {
   MeetOptions options = {.rank = identity.rank,
                          .world = identity.world_size,
-                         .name = meeting_name(identity),
+                         .name = fmt::format("{} {}", engine, meeting_name(identity)),
                          .deadline = deadline};
   if (is_on_one_host(identity)) return std::move(meet_on_host(options, -1).control);
   // The same on all nodes.
-  options.name = fmt::format("{} restart {}", identity.job_id.empty() ? network.address : identity.job_id,
-                             identity.restart_count);
+  options.name =
+      fmt::format("{} {} restart {}", engine, identity.job_id.empty() ? network.address : identity.job_id,
+                  identity.restart_count);
   return meet_on_network(options, network);
 }
 

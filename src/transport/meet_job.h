@@ -2,6 +2,7 @@
 
 #include <memory>
 #include <string>
+#include <string_view>
 
 #include "lockstep/launch/identity.h"
 #include "transport/control.h"
@@ -19,10 +20,10 @@ bool is_on_one_host(const Identity& identity);
 /// not one.
 NetworkOptions network_of(const Identity& identity, const Environment& environment);
 
-/// The control plane of the job: on one host through a unix socket, between hosts over TCP. Throws UsageError
-/// if something that the latter needs is missing.
-std::unique_ptr<Control> meet_job(const Identity& identity, const NetworkOptions& network,
-                                  Control::Clock::time_point deadline);
+/// The control plane of the job on this engine: on one host through a unix socket, between hosts over TCP.
+/// Throws UsageError if something that the latter needs is missing.
+std::unique_ptr<Control> meet_job(std::string_view engine, const Identity& identity,
+                                  const NetworkOptions& network, Control::Clock::time_point deadline);
 
 /// This host's address on the way to `address`, as numbers. Throws UsageError if there is no way.
 std::string own_address_towards(const std::string& address);

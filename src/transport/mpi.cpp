@@ -98,7 +98,7 @@ std::unique_ptr<Job> connect_mpi(const Identity& identity, Control::Clock::time_
   if (named.job_id.empty()) named.job_id = broadcast_text(place.rank == 0 ? random_text() : "");
   const NetworkOptions network =
       is_on_one_host(identity) ? NetworkOptions{} : agree_on_network(identity, environment, place);
-  auto control = meet_job(named, network, deadline);
+  auto control = meet_job("mpi", named, network, deadline);
   auto wire = std::make_unique<MpiWire>(control->failed_flag());
   return std::make_unique<WiredJob>("mpi", identity.rank, std::move(control), std::move(wire));
 }

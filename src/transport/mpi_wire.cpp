@@ -103,4 +103,19 @@ std::unique_ptr<Wire::Post> MpiWire::receive(int from, uint64_t channel, void* d
   });
 }
 
+bool MpiWire::native_sum(float* data, int64_t count, int members) {
+  constexpr int64_t kMost = int64_t{1} << 30;  // MPI counts in int
+  const auto lock = lock_mpi();
+  int world = 0;
+  require_mpi(MPI_Comm_size(communicator_, &world), "MPI_Comm_size");
+  if (world != members) return false;
+  for (int64_t begin = 0; begin < count; begin += kMost) {
+    const int code =
+        MPI_Allreduce(MPI_IN_PLACE, data + begin, static_cast<int>(std::min(kMost, count - begin)), MPI_FLOAT,
+                      MPI_SUM, communicator_);
+    if (code != MPI_SUCCESS) throw Broken{mpi_error_text(code)};
+  }
+  return true;
+}
+
 }  // namespace lockstep::transport

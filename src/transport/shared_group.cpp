@@ -90,6 +90,11 @@ void SharedGroup::share(const void* data) {
 
 void SharedGroup::post() {
   slot_of(rank(), run_).flag.raise_to(run_ * 4 + ++raised_);
+  settled_ = false;
+}
+
+void SharedGroup::settle() {
+  if (!std::exchange(settled_, true)) slot_of(rank(), run_).flag.wake();
 }
 
 void SharedGroup::wait(int peer, int flag, const Limit& limit) {
@@ -102,7 +107,9 @@ void SharedGroup::wait(int peer, int flag, const Limit& limit) {
 void SharedGroup::wait_for_flag(int peer, uint32_t run, uint32_t flag, const Limit& limit) {
   Signal& signal = slot_of(peer, run).flag;
   const uint32_t target = run * 4 + flag;
+  // First a look, and only then the fence of settle(): meanwhile this rank's own flag is on its way.
   uint32_t seen = signal.value.load(std::memory_order_acquire);
+  settle();
   if (reached(seen, target)) return;
   Patience patience(limit, options_.crowded);
   do {

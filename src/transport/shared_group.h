@@ -58,6 +58,7 @@ class SharedGroup final : public Transport, public OneSided {
   void begin(const Header& header, const Limit& limit) override;
   void share(const void* data) override;
   void post() override;
+  void settle() override;
   void wait(int peer, int flag, const Limit& limit) override;
   std::byte* data_of(int peer) override;
   std::byte* inbox_of(int peer) override;
@@ -112,6 +113,7 @@ class SharedGroup final : public Transport, public OneSided {
 
   uint32_t run_;
   uint32_t raised_ = 0;
+  bool settled_ = true;
   Header header_;
   std::vector<uint32_t> entered_;  ///< By peer: the last run that it is known to have begun.
 

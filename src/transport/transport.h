@@ -67,6 +67,10 @@ class Transport {
   virtual std::unique_ptr<Transfer> receive(Stream stream, int from, const Header& header, void* data,
                                             size_t bytes) = 0;
 
+  /// The engine's own all-reduce: sums float32 in place. False if it has none for this group. No headers are
+  /// compared, and only the engine's own timeouts hold.
+  virtual bool native_sum(float*, int64_t) { return false; }
+
   /// Memory that all ranks can reach, or null.
   virtual OneSided* one_sided() { return nullptr; }
 
@@ -88,6 +92,9 @@ class OneSided {
   virtual void share(const void* data) = 0;
   /// Raises this rank's flag; the first time, header, data and inbox become visible.
   virtual void post() = 0;
+  /// Wakes those that sleep until the flag is raised. Apart from post(), since the wait for other flags,
+  /// which wakes them too, mostly follows: the flag's way to the others then costs no time of its own.
+  virtual void settle() = 0;
   /// Until a rank has raised its flag so often in this run. Throws as Transfer::wait does.
   virtual void wait(int peer, int flag, const Limit& limit) = 0;
   /// After a wait for the peer's first flag: its data in this process's addresses; null if it is not shared.

@@ -32,6 +32,10 @@ class Wire {
   /// ranks of the job. They throw Broken.
   virtual std::unique_ptr<Post> send(int to, uint64_t channel, const void* data, size_t bytes) = 0;
   virtual std::unique_ptr<Post> receive(int from, uint64_t channel, void* data, size_t bytes) = 0;
+
+  /// The engine's own all-reduce: sums float32, in place, over all ranks of the job; false if `members` are
+  /// fewer. Throws Broken.
+  virtual bool native_sum(float* data, int64_t count, int members) = 0;
 };
 
 }  // namespace lockstep::transport

@@ -38,6 +38,15 @@ WiredGroup::WiredGroup(Wire& wire, Control& control, int rank, std::vector<int> 
 
 WiredGroup::~WiredGroup() = default;
 
+bool WiredGroup::native_sum(float* data, int64_t count) {
+  try {
+    return wire_.native_sum(data, count, world());
+  } catch (const Wire::Broken& broken) {
+    if (control_.has_failed()) throw Interrupted{};
+    throw PeerError(fmt::format("the engine's own all-reduce failed: {}", broken.why), -1);
+  }
+}
+
 std::unique_ptr<Transfer> WiredGroup::send(Stream stream, int to, const Header& header, const void* data,
                                            size_t bytes) {
   return std::make_unique<WiredSend>(*this, stream, to, header, data, bytes);

@@ -31,6 +31,7 @@ class WiredGroup final : public Transport {
                                  size_t bytes) override;
   std::unique_ptr<Transfer> receive(Stream stream, int from, const Header& header, void* data,
                                     size_t bytes) override;
+  bool native_sum(float* data, int64_t count) override;
 
  private:
   friend class WiredSend;

@@ -161,6 +161,10 @@ Problems check_collectives(Communicator& comm) {
       }
     }
   }
+  if (comm.engine() == "gloo" || comm.engine() == "mpi") {
+    for (const int64_t count : counts(world))
+      check_all_reduce(comm, {.algorithm = "native"}, count, problems);
+  }
   return problems;
 }
 
