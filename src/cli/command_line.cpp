@@ -43,7 +43,7 @@ std::string usage() {
   for (const auto& verb : verbs()) {
     if (verb.group.empty()) continue;
     if (verb.group != group) text += fmt::format("\n{}:\n", group = verb.group);
-    text += fmt::format("  {:<16} {}\n", verb.name, verb.summary);
+    text += fmt::format("  {:<20} {}\n", verb.name, verb.summary);
   }
   text += "\nlockstep VERB --help shows a verb's flags and an example; lockstep --version shows versions.\n";
   return text;
@@ -142,7 +142,7 @@ int dispatch(const Words& words) {
   const Words kinds = words_after(words[0]);
   if (words.size() == 2 && !kinds.empty() && is_help(words[1])) {
     for (const auto& verb : verbs()) {
-      if (verb.name.starts_with(words[0] + " ")) fmt::print("  {:<16} {}\n", verb.name, verb.summary);
+      if (verb.name.starts_with(words[0] + " ")) fmt::print("  {:<20} {}\n", verb.name, verb.summary);
     }
     return 0;
   }

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <charconv>
 
 #include "comms/combine.h"
 #include "comms/copy.h"
@@ -208,7 +207,7 @@ void Group::check(const Request& request) const {
 
 std::string_view Group::choose(const Request& request) const {
   if (!request.algorithm.empty()) return request.algorithm;
-  const bool shares = const_cast<transport::Transport&>(*transport_).one_sided() != nullptr;
+  const bool shares = transport_->one_sided() != nullptr;
   switch (request.collective) {
     case Collective::kAllReduce:
       if (!shares) return "direct";

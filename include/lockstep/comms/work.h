@@ -1,8 +1,7 @@
 #pragma once
 
-#include <exception>
-#include <functional>
 #include <memory>
+#include <utility>
 
 namespace lockstep {
 
