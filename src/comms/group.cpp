@@ -66,20 +66,26 @@ class Group::MessageWork final : public Work::State {
               std::unique_ptr<transport::Transfer> transfer, const Limit& limit)
       : group_(std::move(group)), header_(header), transfer_(std::move(transfer)), limit_(limit) {}
 
+  ~MessageWork() override {
+    // Half a message would spoil all that follow it.
+    if (!over_ && !group_->job_->control().has_failed()) group_->adopt(std::move(transfer_));
+  }
+
   bool test() override {
-    bool done = false;
-    group_->guard(header_, [&] { done = transfer_->test(); });
-    return done;
+    group_->guard(header_, [&] { over_ = over_ || transfer_->test(); });
+    return over_;
   }
   void wait() override {
     group_->guard(header_, [&] { transfer_->wait(limit_); });
+    over_ = true;
   }
 
  private:
   const std::shared_ptr<Group> group_;
   const Header header_;
-  const std::unique_ptr<transport::Transfer> transfer_;
+  std::unique_ptr<transport::Transfer> transfer_;
   const Limit limit_;
+  bool over_ = false;
 };
 
 Group::Group(std::shared_ptr<transport::Job> job, std::string tag, std::vector<int> members,
@@ -99,7 +105,9 @@ Group::~Group() {
     stopping_ = true;
   }
   turn_.notify_all();
+  orphaned_.notify_all();
   if (server_.joinable()) server_.join();
+  if (messenger_.joinable()) messenger_.join();
 }
 
 Limit Group::limit_of(std::chrono::milliseconds timeout) const {
@@ -393,6 +401,31 @@ void Group::serve() {
     running_ = false;
     work->finish(error);
     turn_.notify_all();
+  }
+}
+
+void Group::adopt(std::unique_ptr<transport::Transfer> orphan) {
+  const std::lock_guard lock(mutex_);
+  orphans_.push_back(std::move(orphan));
+  if (!messenger_.joinable()) messenger_ = std::thread([this] { see_orphans_through(); });
+  orphaned_.notify_all();
+}
+
+void Group::see_orphans_through() {
+  std::unique_lock lock(mutex_);
+  for (;;) {
+    orphaned_.wait(lock, [&] { return stopping_ || !orphans_.empty(); });
+    if (orphans_.empty()) return;
+    const auto orphan = std::move(orphans_.front());
+    orphans_.pop_front();
+    lock.unlock();
+    const Header header = {.call = 0, .operation = kPointToPoint};
+    try {
+      guard(header, [&] { orphan->wait(limit_of({})); });
+    } catch (const Error&) {
+      // It is everybody's failure now: the next call throws it.
+    }
+    lock.lock();
   }
 }
 

@@ -72,6 +72,9 @@ class Group : public std::enable_shared_from_this<Group> {
   [[noreturn]] void throw_failure();
   Work start_message(bool sends, const Buffer& data, int peer, int tag, std::chrono::milliseconds timeout);
   void serve();
+  /// Sees a message through that nobody waits for any more.
+  void adopt(std::unique_ptr<transport::Transfer> orphan);
+  void see_orphans_through();
 
   const std::shared_ptr<transport::Job> job_;
   const std::string tag_;
@@ -93,6 +96,10 @@ class Group : public std::enable_shared_from_this<Group> {
   bool stopping_ = false;
   std::deque<std::shared_ptr<QueuedWork>> queue_;
   std::thread server_;  ///< Of what is queued; started when first needed.
+
+  std::deque<std::unique_ptr<transport::Transfer>> orphans_;
+  std::condition_variable orphaned_;
+  std::thread messenger_;  ///< Started when first needed.
 };
 
 }  // namespace lockstep::comms
