@@ -50,7 +50,7 @@ Cursor::Cursor(const Plan& plan, int rank) : plan_(&plan), rank_(rank) {
   load();
 }
 
-void Cursor::load() {
+void Cursor::enter_next_phase() {
   while (!done() && in_phase_ == phase_size_) {
     const Phase& phase = plan_->phases[phase_];
     if (!is_local(phase, rank_, phase_size_)) round_base_ += rounds_of(phase, rank_, phase_size_);
@@ -58,17 +58,6 @@ void Cursor::load() {
     in_phase_ = 0;
     phase_size_ = done() ? 0 : plan_->phases[phase_].size(rank_);
   }
-  if (done()) return;
-  // Made in place: copying a step right after its fields were written stalls, and this is the hottest line of
-  // the house.
-  ::new (static_cast<void*>(&step_)) Step(plan_->phases[phase_].step(rank_, in_phase_));
-  step_.round += round_base_;
-}
-
-void Cursor::advance() {
-  ++in_phase_;
-  ++index_;
-  load();
 }
 
 Count chunk_begin(const Plan& plan, Count count, int chunk) {

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <future>
 #include <optional>
 #include <vector>
 
@@ -125,11 +126,13 @@ std::string check_header(const Plan& plan) {
   return "";
 }
 
-Structure check_structure(const Plan& plan) {
-  Structure structure{.problem = check_header(plan)};
-  if (!structure.problem.empty()) return structure;
+namespace {
+
+/// The form of the steps of ranks [begin, end).
+Structure check_ranks(const Plan& plan, int begin, int end) {
+  Structure structure;
   RoundMarks marks(plan.slots);
-  for (int rank = 0; rank < plan.world; ++rank) {
+  for (int rank = begin; rank < end; ++rank) {
     marks.reset();
     int round = 0;
     bool in_messages = false;
@@ -150,6 +153,22 @@ Structure check_structure(const Plan& plan) {
       structure.one_sided = structure.one_sided || reaches_others(step, rank);
     }
   }
+  return structure;
+}
+
+}  // namespace
+
+Structure check_structure(const Plan& plan) {
+  if (auto problem = check_header(plan); !problem.empty()) return {.problem = std::move(problem)};
+  constexpr int kManyRanks = 256;  // fewer are checked faster than a thread starts
+  if (plan.world < kManyRanks) return check_ranks(plan, 0, plan.world);
+  // Two halves at once: ranks do not depend on each other here, and the lower one's problem is told.
+  const int middle = plan.world / 2;
+  auto upper = std::async(std::launch::async, [&] { return check_ranks(plan, middle, plan.world); });
+  Structure structure = check_ranks(plan, 0, middle);
+  const Structure other = upper.get();
+  if (structure.problem.empty()) structure.problem = other.problem;
+  structure.one_sided = structure.one_sided || other.one_sided;
   return structure;
 }
 

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <new>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -83,10 +84,22 @@ class Cursor {
   bool done() const { return phase_ == plan_->phases.size(); }
   const Step& step() const { return step_; }  ///< Not when done.
   int64_t index() const { return index_; }    ///< Of the step within the rank's plan.
-  void advance();
+  void advance() {
+    ++in_phase_;
+    ++index_;
+    load();
+  }
 
  private:
-  void load();
+  void load() {
+    if (in_phase_ == phase_size_) enter_next_phase();
+    if (done()) return;
+    // Made in place: copying a step right after its fields were written stalls, and this is the hottest line
+    // of the house.
+    ::new (static_cast<void*>(&step_)) Step(plan_->phases[phase_].step(rank_, in_phase_));
+    step_.round += round_base_;
+  }
+  void enter_next_phase();
 
   const Plan* plan_ = nullptr;
   int rank_ = 0;
