@@ -25,7 +25,7 @@ class GlooWire final : public Wire {
 
   /// Where this rank listens for the others; to be given to their connect().
   std::string addresses() const;
-  /// Connects to all others; `addresses` by rank. No port is open afterwards. Throws PeerError.
+  /// Connects to all others; `addresses` by rank. Throws PeerError.
   void connect(const std::vector<std::string>& addresses);
 
   std::unique_ptr<Post> send(int to, uint64_t channel, const void* data, size_t bytes) override;

@@ -97,17 +97,18 @@ std::set<std::string> own_sockets() {
   return found;
 }
 
-TEST(GlooPorts, OnOneHostAreOfTheLoopbackAddressAndClosedOnceAllAreConnected) {
+TEST(GlooPorts, OnOneHostAreOfTheLoopbackAddress) {
   for (const auto& rank : run_processes(3,
                                         [](Communicator& comm) {
                                           comm.barrier();
                                           std::string text;
-                                          for (const auto& socket : own_sockets()) text += socket;
+                                          for (const auto& socket : own_sockets()) text += socket + "\n";
                                           comm.barrier();
                                           return text;
                                         },
                                         {.engine = "gloo"})) {
-    EXPECT_EQ(rank.text, "0100007F 01") << "127.0.0.1, established";
+    // Established on 127.0.0.1; Gloo of Debian 13 also goes on listening there.
+    EXPECT_THAT(rank.text, testing::AnyOf("0100007F 01\n", "0100007F 01\n0100007F 0A\n"));
   }
 }
 
