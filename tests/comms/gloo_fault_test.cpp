@@ -75,7 +75,7 @@ TEST(GlooFaults, AStoppedRankIsNamedAtTheTimeout) {
           all_reduce_forever(comm, count);
           return "it went on";
         },
-        {.engine = "gloo", .timeout = milliseconds(1500), .meanwhile = [](const std::vector<int>& pids) {
+        {.engine = "gloo", .timeout = milliseconds(5000), .meanwhile = [](const std::vector<int>& pids) {
            int status = 0;
            waitpid(pids[1], &status, WUNTRACED);
            siginfo_t info = {};

@@ -117,7 +117,7 @@ TEST(ShmFaults, AStoppedRankIsNamedAtTheTimeout) {
         for (int i = 0; i < 10; ++i) comm.all_reduce(floats.buffer());
         return "it went on";
       },
-      {.timeout = std::chrono::milliseconds(1500), .meanwhile = [](const std::vector<int>& pids) {
+      {.timeout = std::chrono::milliseconds(5000), .meanwhile = [](const std::vector<int>& pids) {
          int status = 0;
          waitpid(pids[1], &status, WUNTRACED);
          siginfo_t info = {};
