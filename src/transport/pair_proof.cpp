@@ -64,6 +64,8 @@ void prove_pairs(Wire& wire, Control& control, int rank, int world, const Key& k
     if (peer == rank) continue;
     Proof& from = received[static_cast<size_t>(peer)];
     await(*from.post, control, rank, peer, deadline);
+    // Before this rank turns away: the other shall find out, too.
+    await(*sent[static_cast<size_t>(peer)].post, control, rank, peer, deadline);
     const std::string text = statement(peer, rank);
     if (crypto_auth_verify(from.mac.data(), reinterpret_cast<const unsigned char*>(text.data()), text.size(),
                            key.data()) != 0) {
@@ -73,7 +75,6 @@ void prove_pairs(Wire& wire, Control& control, int rank, int world, const Key& k
                       rank, peer),
           peer);
     }
-    await(*sent[static_cast<size_t>(peer)].post, control, rank, peer, deadline);
   }
 }
 
