@@ -2,16 +2,12 @@
 
 #include <fmt/format.h>
 
+#include "comms/request.h"
 #include "lockstep/plan/collectives.h"
 
 namespace lockstep::comms {
 
 namespace {
-
-bool reduces(plan::Collective collective) {
-  return collective == plan::Collective::kAllReduce || collective == plan::Collective::kReduce ||
-         collective == plan::Collective::kReduceScatter;
-}
 
 bool has_root(plan::Collective collective) {
   return collective == plan::Collective::kBroadcast || collective == plan::Collective::kReduce ||
@@ -42,7 +38,7 @@ std::string describe(const transport::Header& header) {
   }
   return fmt::format(
       "{} ({}{} {}{}, algorithm {})", title(header),
-      reduces(collective) ? fmt::format("{} of ", name(static_cast<ReduceOp>(header.reduce))) : "",
+      is_reduction(collective) ? fmt::format("{} of ", name(static_cast<ReduceOp>(header.reduce))) : "",
       header.count, name(type), has_root(collective) ? fmt::format(", root {}", header.root) : "",
       algorithm_of(header));
 }

@@ -4,8 +4,6 @@
 
 #include <algorithm>
 
-#include "comms/combine.h"
-#include "comms/copy.h"
 #include "lockstep/error.h"
 
 namespace lockstep::comms {
@@ -15,11 +13,6 @@ namespace {
 using plan::Collective;
 using transport::Header;
 using transport::Limit;
-
-bool is_reduction(Collective collective) {
-  return collective == Collective::kAllReduce || collective == Collective::kReduce ||
-         collective == Collective::kReduceScatter;
-}
 
 std::vector<int> ascending(std::vector<int> ranks) {
   std::sort(ranks.begin(), ranks.end());
@@ -161,149 +154,6 @@ void Group::guard(const Header& header, const Act& act) {
   }
 }
 
-void Group::check(const Request& request) const {
-  const std::string_view what = name(request.collective);
-  if (request.root < 0 || request.root >= world()) {
-    throw UsageError(
-        fmt::format("{} on rank {}: root {} in a world of {}", what, rank(), request.root, world()));
-  }
-  if (is_reduction(request.collective) && request.op == ReduceOp::kMean &&
-      !is_floating_point(request.input.type)) {
-    throw UsageError(fmt::format("{} on rank {}: the mean of {}; hint: use sum, or a floating-point type",
-                                 what, rank(), name(request.input.type)));
-  }
-  const auto expect = [&](const Buffer& buffer, int64_t count, const char* which) {
-    if (buffer.count == count && (buffer.data != nullptr || count == 0)) return;
-    throw UsageError(fmt::format("{} on rank {}: {} has {} elements, {} are needed", what, rank(), which,
-                                 buffer.data == nullptr ? 0 : buffer.count, count));
-  };
-  const Buffer& input = request.input;
-  const Buffer& output = request.output;
-  const bool is_root = rank() == request.root;
-  switch (request.collective) {
-    case Collective::kAllGather:
-      expect(output, input.count * world(), "the output");
-      break;
-    case Collective::kGather:
-      if (is_root) expect(output, input.count * world(), "the output");
-      break;
-    case Collective::kScatter:
-      if (is_root) expect(input, output.count * world(), "the input");
-      break;
-    case Collective::kReduceScatter: {
-      const int64_t own = input.count / world() + (rank() < input.count % world() ? 1 : 0);
-      expect(output, own, "the output");
-      break;
-    }
-    case Collective::kAllToAll:
-      expect(output, input.count, "the output");
-      if (input.count % world() != 0) {
-        throw UsageError(fmt::format("{} on rank {}: {} elements do not divide into {} parts", what, rank(),
-                                     input.count, world()));
-      }
-      break;
-    default:
-      break;
-  }
-  const bool uses_both =
-      request.collective != Collective::kBarrier && output.data != nullptr && input.data != nullptr;
-  if (uses_both && input.type != output.type) {
-    throw UsageError(fmt::format("{} on rank {}: input of {} and output of {}", what, rank(),
-                                 name(input.type), name(output.type)));
-  }
-}
-
-std::string_view Group::choose(const Request& request) const {
-  if (!request.algorithm.empty()) return request.algorithm;
-  const bool shares = transport_->one_sided() != nullptr;
-  switch (request.collective) {
-    case Collective::kAllReduce:
-      if (!shares) return "direct";
-      return request.input.bytes() <= transport::OneSided::kInboxBytes ? "one-shot" : "push";
-    case Collective::kBarrier:
-      return shares ? "flags" : "dissemination";
-    case Collective::kBroadcast:
-      return "binomial";
-    case Collective::kReduce:
-    case Collective::kReduceScatter:
-    case Collective::kAllToAll:
-      return "linear";
-    case Collective::kScatter:
-    case Collective::kGather:
-      return "linear";
-    case Collective::kAllGather:
-      return "ring";
-  }
-  return "";
-}
-
-Data Group::lay_out(const Request& request, const plan::Plan& plan) {
-  const auto bytes_of = [](const Buffer& buffer) { return static_cast<std::byte*>(buffer.data); };
-  const Buffer& input = request.input;
-  const Buffer& output = request.output;
-  Data data = {.count = input.count, .type = input.type, .op = request.op};
-  const size_t element_bytes = size_of(data.type);
-  const auto own_work = [&](int64_t count) {
-    work_.resize(std::max(work_.size(), static_cast<size_t>(count) * element_bytes));
-    return work_.data();
-  };
-  const bool is_root = rank() == request.root;
-  switch (request.collective) {
-    case Collective::kAllReduce:
-      if (output.data != input.data) comms::copy(output.data, input.data, input.bytes());
-      data.slots = bytes_of(output);
-      break;
-    case Collective::kBroadcast:
-    case Collective::kReduce:
-    case Collective::kBarrier:
-      data.slots = bytes_of(input);
-      break;
-    case Collective::kReduceScatter:
-      data.slots = own_work(input.count);
-      comms::copy(data.slots, input.data, input.bytes());
-      break;
-    case Collective::kScatter:
-      data.count = output.count;
-      data.type = output.type;
-      data.slots = is_root ? bytes_of(input) : own_work(output.count * plan.world);
-      break;
-    case Collective::kGather:
-    case Collective::kAllGather: {
-      const bool has_output = request.collective == Collective::kAllGather || is_root;
-      data.slots = has_output ? bytes_of(output) : own_work(input.count * plan.world);
-      std::byte* const own = data.slots + static_cast<size_t>(rank()) * input.bytes();
-      if (own != input.data) comms::copy(own, input.data, input.bytes());
-      break;
-    }
-    case Collective::kAllToAll:
-      data.count = input.count / plan.world;
-      data.slots = bytes_of(input);
-      data.inbox = bytes_of(output);
-      break;
-  }
-  return data;
-}
-
-void Group::take_out(const Request& request, const plan::Plan& plan, const Data& data) {
-  std::byte* result = data.slots;
-  int64_t count = data.count;
-  if (request.collective == Collective::kScatter || request.collective == Collective::kReduceScatter) {
-    const size_t element_bytes = size_of(data.type);
-    result += static_cast<size_t>(chunk_begin(plan, data.count, rank())) * element_bytes;
-    count = chunk_elements(plan, data.count, rank(), 1);
-    comms::copy(request.output.data, result, static_cast<size_t>(count) * element_bytes);
-    result = static_cast<std::byte*>(request.output.data);
-  }
-  // Plans in rank order have divided where they added.
-  const bool divides = is_reduction(request.collective) && request.op == ReduceOp::kMean &&
-                       plan.order != plan::Order::kRank &&
-                       (request.collective != Collective::kReduce || rank() == request.root);
-  if (!divides) return;
-  const std::array<const void*, 1> sources = {result};
-  const std::array<void*, 1> destinations = {result};
-  combine(data.type, ReduceOp::kMean, sources, destinations, count, plan.world);
-}
-
 void Group::execute_native(const Request& request) {
   const bool takes = request.collective == Collective::kAllReduce && request.op == ReduceOp::kSum &&
                      request.input.type == DataType::kFloat32;
@@ -316,7 +166,7 @@ void Group::execute_native(const Request& request) {
   history_.add(header);
   guard(header, [&] {
     if (takes) {
-      const Data data = lay_out(request, {});
+      const Data data = lay_out(request, rank(), world(), work_);
       if (transport_->native_sum(reinterpret_cast<float*>(data.slots), data.count)) return;
     }
     throw UsageError(
@@ -329,7 +179,8 @@ void Group::execute_native(const Request& request) {
 
 void Group::execute(const Request& request) {
   if (request.algorithm == "native") return execute_native(request);
-  const ReadyPlan& ready = plans_.find(request.collective, choose(request), request.root);
+  const ReadyPlan& ready = plans_.find(
+      request.collective, choose_algorithm(request, transport_->one_sided() != nullptr), request.root);
   const bool scatters = request.collective == Collective::kScatter;
   const Header header = {
       .call = ++calls_,
@@ -341,14 +192,14 @@ void Group::execute(const Request& request) {
       .algorithm = ready.algorithm};
   history_.add(header);
   guard(header, [&] {
-    const Data data = lay_out(request, ready.plan);
+    const Data data = lay_out(request, rank(), world(), work_);
     executor_.run(ready, header, data, limit_of(request.timeout));
-    take_out(request, ready.plan, data);
+    take_out(request, ready.plan, rank(), data);
   });
 }
 
 void Group::run(const Request& request) {
-  check(request);
+  check(request, rank(), world());
   {
     std::unique_lock lock(mutex_);
     turn_.wait(lock, [&] { return !running_ && queue_.empty(); });
@@ -371,7 +222,7 @@ void Group::run(const Request& request) {
 }
 
 Work Group::start(Request request) {
-  check(request);
+  check(request, rank(), world());
   auto work = std::make_shared<QueuedWork>(std::move(request));
   {
     const std::lock_guard lock(mutex_);

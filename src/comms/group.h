@@ -13,21 +13,11 @@
 #include "comms/execute.h"
 #include "comms/history.h"
 #include "comms/ready_plan.h"
+#include "comms/request.h"
 #include "lockstep/comms/communicator.h"
 #include "transport/job.h"
 
 namespace lockstep::comms {
-
-/// A collective as the caller asked for it.
-struct Request {
-  plan::Collective collective;
-  Buffer input;
-  Buffer output;  ///< The same as `input` for what works in place.
-  ReduceOp op = ReduceOp::kSum;
-  int root = 0;
-  std::chrono::milliseconds timeout{0};
-  std::string algorithm;
-};
 
 /// What all copies of a Communicator share.
 class Group : public std::enable_shared_from_this<Group> {
@@ -60,10 +50,6 @@ class Group : public std::enable_shared_from_this<Group> {
   void execute(const Request& request);
   /// By the engine's own all-reduce instead of a plan.
   void execute_native(const Request& request);
-  void check(const Request& request) const;
-  std::string_view choose(const Request& request) const;
-  Data lay_out(const Request& request, const plan::Plan& plan);
-  void take_out(const Request& request, const plan::Plan& plan, const Data& data);
   transport::Limit limit_of(std::chrono::milliseconds timeout) const;
   /// Calls `act`; whatever it throws becomes everybody's failure, under the call's name.
   template <typename Act>

@@ -1,0 +1,163 @@
+#include "comms/request.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+
+#include "comms/combine.h"
+#include "comms/copy.h"
+#include "lockstep/error.h"
+#include "transport/transport.h"
+
+namespace lockstep::comms {
+
+using plan::Collective;
+
+bool is_reduction(Collective collective) {
+  return collective == Collective::kAllReduce || collective == Collective::kReduce ||
+         collective == Collective::kReduceScatter;
+}
+
+void check(const Request& request, int rank, int world) {
+  const std::string_view what = name(request.collective);
+  if (request.root < 0 || request.root >= world) {
+    throw UsageError(fmt::format("{} on rank {}: root {} in a world of {}", what, rank, request.root, world));
+  }
+  if (is_reduction(request.collective) && request.op == ReduceOp::kMean &&
+      !is_floating_point(request.input.type)) {
+    throw UsageError(fmt::format("{} on rank {}: the mean of {}; hint: use sum, or a floating-point type",
+                                 what, rank, name(request.input.type)));
+  }
+  const auto expect = [&](const Buffer& buffer, int64_t count, const char* which) {
+    if (buffer.count == count && (buffer.data != nullptr || count == 0)) return;
+    throw UsageError(fmt::format("{} on rank {}: {} has {} elements, {} are needed", what, rank, which,
+                                 buffer.data == nullptr ? 0 : buffer.count, count));
+  };
+  const Buffer& input = request.input;
+  const Buffer& output = request.output;
+  const bool is_root = rank == request.root;
+  switch (request.collective) {
+    case Collective::kAllGather:
+      expect(output, input.count * world, "the output");
+      break;
+    case Collective::kGather:
+      if (is_root) expect(output, input.count * world, "the output");
+      break;
+    case Collective::kScatter:
+      if (is_root) expect(input, output.count * world, "the input");
+      break;
+    case Collective::kReduceScatter: {
+      const int64_t own = input.count / world + (rank < input.count % world ? 1 : 0);
+      expect(output, own, "the output");
+      break;
+    }
+    case Collective::kAllToAll:
+      expect(output, input.count, "the output");
+      if (input.count % world != 0) {
+        throw UsageError(fmt::format("{} on rank {}: {} elements do not divide into {} parts", what, rank,
+                                     input.count, world));
+      }
+      break;
+    default:
+      break;
+  }
+  const bool uses_both =
+      request.collective != Collective::kBarrier && output.data != nullptr && input.data != nullptr;
+  if (uses_both && input.type != output.type) {
+    throw UsageError(fmt::format("{} on rank {}: input of {} and output of {}", what, rank, name(input.type),
+                                 name(output.type)));
+  }
+}
+
+std::string_view choose_algorithm(const Request& request, bool shares) {
+  if (!request.algorithm.empty()) return request.algorithm;
+  switch (request.collective) {
+    case Collective::kAllReduce:
+      if (!shares) return "direct";
+      return request.input.bytes() <= transport::OneSided::kInboxBytes ? "one-shot" : "push";
+    case Collective::kBarrier:
+      return shares ? "flags" : "dissemination";
+    case Collective::kBroadcast:
+      return "binomial";
+    case Collective::kReduce:
+    case Collective::kReduceScatter:
+    case Collective::kAllToAll:
+      return "linear";
+    case Collective::kScatter:
+    case Collective::kGather:
+      return "linear";
+    case Collective::kAllGather:
+      return "ring";
+  }
+  return "";
+}
+
+Data lay_out(const Request& request, int rank, int world, std::vector<std::byte>& work) {
+  const auto bytes_of = [](const Buffer& buffer) { return static_cast<std::byte*>(buffer.data); };
+  const Buffer& input = request.input;
+  const Buffer& output = request.output;
+  Data data = {.count = input.count, .type = input.type, .op = request.op};
+  const size_t element_bytes = size_of(data.type);
+  const auto own_work = [&](int64_t count) {
+    work.resize(std::max(work.size(), static_cast<size_t>(count) * element_bytes));
+    return work.data();
+  };
+  const bool is_root = rank == request.root;
+  switch (request.collective) {
+    case Collective::kAllReduce:
+      if (output.data != input.data) comms::copy(output.data, input.data, input.bytes());
+      data.slots = bytes_of(output);
+      break;
+    case Collective::kBroadcast:
+    case Collective::kReduce:
+    case Collective::kBarrier:
+      data.slots = bytes_of(input);
+      break;
+    case Collective::kReduceScatter:
+      data.slots = own_work(input.count);
+      comms::copy(data.slots, input.data, input.bytes());
+      break;
+    case Collective::kScatter:
+      data.count = output.count;
+      data.type = output.type;
+      data.slots = is_root ? bytes_of(input) : own_work(output.count * world);
+      break;
+    case Collective::kGather:
+    case Collective::kAllGather: {
+      const bool has_output = request.collective == Collective::kAllGather || is_root;
+      data.slots = has_output ? bytes_of(output) : own_work(input.count * world);
+      std::byte* const own = data.slots + static_cast<size_t>(rank) * input.bytes();
+      if (own != input.data) comms::copy(own, input.data, input.bytes());
+      break;
+    }
+    case Collective::kAllToAll:
+      data.count = input.count / world;
+      data.slots = bytes_of(input);
+      data.inbox = bytes_of(output);
+      break;
+  }
+  return data;
+}
+
+void take_out(const Request& request, const plan::Plan& plan, int rank, const Data& data) {
+  std::byte* result = data.slots;
+  int64_t count = data.count;
+  if (request.collective == Collective::kScatter || request.collective == Collective::kReduceScatter) {
+    const size_t element_bytes = size_of(data.type);
+    result += static_cast<size_t>(chunk_begin(plan, data.count, rank)) * element_bytes;
+    count = chunk_elements(plan, data.count, rank, 1);
+    comms::copy(request.output.data, result, static_cast<size_t>(count) * element_bytes);
+    result = static_cast<std::byte*>(request.output.data);
+  }
+  // Plans in rank order have divided where they added.
+  const bool divides = is_reduction(request.collective) && request.op == ReduceOp::kMean &&
+                       plan.order != plan::Order::kRank &&
+                       (request.collective != Collective::kReduce || rank == request.root);
+  if (!divides) return;
+  const std::array<const void*, 1> sources = {result};
+  const std::array<void*, 1> destinations = {result};
+  combine(data.type, ReduceOp::kMean, sources, destinations, count, plan.world);
+}
+
+}  // namespace lockstep::comms

@@ -1,0 +1,40 @@
+#pragma once
+
+#include <chrono>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "comms/execute.h"
+#include "lockstep/comms/buffer.h"
+#include "lockstep/plan/plan.h"
+
+namespace lockstep::comms {
+
+/// A collective as the caller asked for it.
+struct Request {
+  plan::Collective collective;
+  Buffer input;
+  Buffer output;  ///< The same as `input` for what works in place.
+  ReduceOp op = ReduceOp::kSum;
+  int root = 0;
+  std::chrono::milliseconds timeout{0};
+  std::string algorithm;
+};
+
+bool is_reduction(plan::Collective collective);
+
+/// Throws UsageError, by name and value, for what no rank could do: a root out of range, buffers of the wrong
+/// size.
+void check(const Request& request, int rank, int world);
+
+/// The algorithm that the caller named, or the one for this size; `shares`: all ranks reach each other's
+/// memory.
+std::string_view choose_algorithm(const Request& request, bool shares);
+
+/// The request's buffers as its plan sees them. What is not laid out like that goes through `work`.
+Data lay_out(const Request& request, int rank, int world, std::vector<std::byte>& work);
+/// The way back, after the plan has run.
+void take_out(const Request& request, const plan::Plan& plan, int rank, const Data& data);
+
+}  // namespace lockstep::comms
