@@ -15,6 +15,7 @@
 #include "cli/size.h"
 #include "launch/capture.h"
 #include "lockstep/error.h"
+#include "transport/engines.h"
 
 namespace lockstep::cli {
 
@@ -67,6 +68,8 @@ Json run_ranks(const Options& options) {
   }
   if (!options.algorithms.empty()) command.insert(command.end(), {"--algorithms", options.algorithms});
   if (options.bench.staged) command.push_back("--staged");
+  // The ranks end with this command, however it ends.
+  command.insert(command.begin(), {"setpriv", "--pdeathsig", "TERM"});
   const auto run = launch::capture(command, launch::current_environment(), std::chrono::minutes(30));
   std::error_code ignored;
   std::filesystem::remove_all(logs, ignored);
@@ -113,6 +116,8 @@ void print(const Options& options, const Json& document) {
 
 int bench(Options& options) {
   options.bench.engines = words_of(options.engines);
+  for (const auto& engine : options.bench.engines) transport::require_engine(engine, "--engines");
+  for (const auto& size : words_of(options.sizes)) parse_bytes("--sizes", size);
   const Json document = run_ranks(options);
   if (options.json.prints_text()) print(options, document);
   options.json.write(document);
