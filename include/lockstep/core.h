@@ -5,6 +5,7 @@
 #include "lockstep/comms/buffer.h"
 #include "lockstep/comms/communicator.h"
 #include "lockstep/comms/init.h"
+#include "lockstep/comms/shared_memory.h"
 #include "lockstep/comms/types.h"
 #include "lockstep/comms/work.h"
 #include "lockstep/error.h"

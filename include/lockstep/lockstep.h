@@ -3,6 +3,7 @@
 /// All of lockstep::lockstep: the core and what stands on LibTorch. Does not include <torch/torch.h>.
 
 #include "lockstep/comms/data_parallel_comms.h"
+#include "lockstep/comms/shared_allocator.h"
 #include "lockstep/comms/tensors.h"
 #include "lockstep/core.h"
 #include "lockstep/train/models/full_mlp.h"

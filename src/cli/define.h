@@ -5,6 +5,7 @@
 namespace lockstep::cli {
 
 Action define_bench_allgather(Flags flags);
+Action define_bench_allocator(Flags flags);
 Action define_bench_allreduce(Flags flags);
 Action define_bench_alltoall(Flags flags);
 Action define_bench_blas(Flags flags);

@@ -37,6 +37,11 @@ void use_fast_kernels() {
 
 }  // namespace
 
+int run_bench_allocator(const BenchAllocatorOptions&, const Invocation& invocation) {
+  use_fast_kernels();
+  return hand_over(invocation);
+}
+
 int run_probe(const Invocation& invocation) {
   return hand_over(invocation);
 }

@@ -1,5 +1,6 @@
 #pragma once
 
+#include "cli/bench_allocator.h"
 #include "cli/train_options.h"
 #include "cli/verb.h"
 
@@ -9,6 +10,7 @@ namespace lockstep::cli {
 // lockstep-torch; in lockstep-torch, the verb's own file does the work. Flags are checked in both, so a
 // typing error costs no LibTorch start.
 
+int run_bench_allocator(const BenchAllocatorOptions& options, const Invocation& invocation);
 int run_probe(const Invocation& invocation);
 int run_train(const TrainOptions& options, const Invocation& invocation);
 

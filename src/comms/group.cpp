@@ -108,6 +108,7 @@ Limit Group::limit_of(std::chrono::milliseconds timeout) const {
 }
 
 void Group::throw_failure() {
+  job_->retire_memory();
   const auto failure = job_->control().failure();
   const std::string history = history_.text();
   throw PeerError(fmt::format("{}{}{}", failure ? failure->text : "the job has failed",
@@ -120,6 +121,7 @@ void Group::fail(const std::string& text, int peer, bool timed_out) {
   job_->control().fail({.peer = culprit, .text = text});
   const auto first = job_->control().failure();
   if (timed_out && first && first->text == text) {
+    job_->retire_memory();
     throw TimeoutError(fmt::format("{}; {}", text, history_.text()), culprit);
   }
   throw_failure();
@@ -341,10 +343,10 @@ std::shared_ptr<void> Group::allocate(size_t bytes) {
   if (memory == nullptr)
     return std::shared_ptr<void>(::operator new (bytes, std::align_val_t{64}),
                                  [](void* block) { ::operator delete (block, std::align_val_t{64}); });
-  return std::shared_ptr<void>(memory->allocate(bytes), [memory, keeps = shared_from_this()](void* block) {
-    // What a failed job's late rank may still write to is not given to anybody else.
-    if (!keeps->job_->control().has_failed()) memory->deallocate(block);
-  });
+  void* const block = memory->allocate(bytes);
+  if (block == nullptr) throw_failure();
+  return std::shared_ptr<void>(
+      block, [memory, keeps = shared_from_this()](void* freed) { memory->deallocate(freed); });
 }
 
 void Group::abort(const std::string& reason) {

@@ -9,6 +9,7 @@
 #include "transport/engines.h"
 #include "transport/gloo.h"
 #include "transport/mpi.h"
+#include "transport/process_arena.h"
 #include "transport/shm.h"
 
 namespace lockstep {
@@ -52,7 +53,23 @@ std::unique_ptr<transport::Job> connect(const std::string& engine, const Identit
       "init_distributed: engine {} is for the threads of one process; hint: use shm, gloo or mpi", engine));
 }
 
+void (*use_allocator)(bool) = nullptr;
+
+/// Whether tensors shall lie in shared memory, as the program and its user want it.
+bool wants_shared_allocator(const InitOptions& options) {
+  const char* const wanted = std::getenv("LOCKSTEP_SHARED_ALLOCATOR");
+  if (wanted == nullptr || *wanted == '\0' || std::string_view(wanted) == "1")
+    return options.shared_allocator;
+  if (std::string_view(wanted) == "0") return false;
+  throw UsageError(fmt::format("LOCKSTEP_SHARED_ALLOCATOR is '{}'; hint: set it to 0 or 1", wanted));
+}
+
 }  // namespace
+
+bool comms::call_on_shared_memory(void (*use)(bool)) {
+  use_allocator = use;
+  return true;
+}
 
 Communicator init_distributed(const InitOptions& options) {
   return init_distributed(identify(), options);
@@ -60,8 +77,10 @@ Communicator init_distributed(const InitOptions& options) {
 
 Communicator init_distributed(const Identity& identity, const InitOptions& options) {
   const std::string engine = choose_engine(identity, options);
+  const bool shares_tensors = engine == "shm" && wants_shared_allocator(options);
   const auto deadline = transport::Control::Clock::now() + options.timeout;
   const auto job = leaving_at_the_end(connect(engine, identity, deadline));
+  if (shares_tensors && use_allocator != nullptr) use_allocator(true);
   std::vector<int> everybody;
   for (int rank = 0; rank < identity.world_size; ++rank) everybody.push_back(rank);
   return Communicator(

@@ -1,202 +1,228 @@
 #include "transport/arena.h"
 
-#include <fcntl.h>
 #include <fmt/format.h>
-#include <sys/mman.h>
-#include <sys/stat.h>
 
 #include <algorithm>
-#include <cerrno>
-#include <cstring>
+#include <bit>
+#include <cstdlib>
 
-#include "launch/cgroup.h"
-#include "launch/memory.h"
 #include "lockstep/error.h"
 
 namespace lockstep::transport {
 
 namespace {
 
-constexpr size_t kAlignment = 128;  // two cache lines: neighbours are fetched together
-constexpr size_t kPage = 4096;
-constexpr size_t kGrowth = size_t{1} << 20;  // asking the system costs more than a little memory
+constexpr size_t kPage = Mapping::kPage;
+constexpr auto kLookInterval = std::chrono::seconds(1);
+constexpr size_t kShortFraction =
+    16;  // less than 1/16 of the limit is left: others need it more than our cache
 
-constexpr size_t round_up(size_t bytes, size_t unit) {
-  return (bytes + unit - 1) / unit * unit;
-}
+/// Block sizes of the classes, in units of the least block: at most a quarter is wasted, an eighth above 1
+/// KiB.
+constexpr std::array<uint8_t, 16> kClassUnits = {1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 14, 16, 20, 24, 28, 32};
 
-[[noreturn]] void refuse(const char* what) {
-  throw Error(fmt::format("shared memory: {}: {}", what, std::strerror(errno)));
-}
+constexpr size_t kMostUnits = kClassUnits.back();
 
-double mebibytes(uint64_t bytes) {
-  return static_cast<double>(bytes) / (1 << 20);
-}
-
-/// Over a limit the kernel may end the process rather than refuse: better to ask first.
-void check_left(size_t bytes) {
-  const uint64_t available = launch::memory().available_bytes;
-  const uint64_t left = launch::cgroup_limits().memory_left_bytes.value_or(available);
-  if (bytes <= std::min(available, left)) return;
-  throw Error(
-      fmt::format("shared memory: {:.1f} MiB asked for, {:.1f} MiB left{}; hint: use fewer ranks or smaller "
-                  "buffers, or raise the "
-                  "memory limit",
-                  mebibytes(bytes), mebibytes(std::min(available, left)),
-                  left < available ? " within the control group's limit" : " on this machine"));
-}
+constexpr std::array<uint8_t, kMostUnits + 1> kClassOfUnits = [] {
+  std::array<uint8_t, kMostUnits + 1> classes = {};
+  for (size_t units = 0, k = 0; units <= kMostUnits; ++units) {
+    if (units > kClassUnits[k]) ++k;
+    classes[units] = static_cast<uint8_t>(k);
+  }
+  return classes;
+}();
 
 }  // namespace
 
-Mapping::Mapping(launch::UniqueFd descriptor, size_t span_bytes)
-    : descriptor_(std::move(descriptor)), span_bytes_(span_bytes) {
-  void* const base =
-      mmap(nullptr, span_bytes_, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, descriptor_.get(), 0);
-  if (base == MAP_FAILED) refuse("mmap");
-  base_ = static_cast<std::byte*>(base);
-  // A child that writes to it would change its parent's memory.
-  madvise(base, span_bytes_, MADV_DONTFORK);
+int Arena::class_of(size_t bytes) {
+  return kClassOfUnits[(bytes + kLeastBlock - 1) / kLeastBlock];
 }
 
-Mapping Mapping::create(size_t span_bytes) {
-  launch::UniqueFd descriptor(memfd_create("lockstep", MFD_CLOEXEC | MFD_ALLOW_SEALING));
-  if (!descriptor) refuse("memfd_create");
-  span_bytes = round_up(span_bytes, kPage);
-  if (ftruncate(descriptor.get(), static_cast<off_t>(span_bytes)) != 0) refuse("ftruncate");
-  if (fcntl(descriptor.get(), F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) != 0) {
-    refuse("sealing");
-  }
-  return Mapping(std::move(descriptor), span_bytes);
+size_t Arena::block_bytes(int block_class) {
+  return kClassUnits[static_cast<size_t>(block_class)] * kLeastBlock;
 }
 
-Mapping Mapping::attach(int descriptor) {
-  const int seals = fcntl(descriptor, F_GET_SEALS);
-  if (seals < 0 || (seals & F_SEAL_SHRINK) == 0) {
-    throw Error("shared memory: a peer's descriptor is not sealed memory");
-  }
-  struct stat status {};
-  if (fstat(descriptor, &status) != 0) refuse("fstat");
-  launch::UniqueFd own(fcntl(descriptor, F_DUPFD_CLOEXEC, 0));
-  if (!own) refuse("dup");
-  return Mapping(std::move(own), static_cast<size_t>(status.st_size));
+void Arena::Free::operator()(PageInfo* table) const {
+  std::free(table);  // NOLINT(cppcoreguidelines-no-malloc): as it was allocated
 }
 
-Mapping::Mapping(Mapping&& other) noexcept
-    : descriptor_(std::move(other.descriptor_)),
-      base_(std::exchange(other.base_, nullptr)),
-      span_bytes_(other.span_bytes_) {}
-
-Mapping::~Mapping() {
-  if (base_ != nullptr) munmap(base_, span_bytes_);
-}
-
-void Mapping::take(size_t offset, size_t bytes) {
-  check_left(bytes);
-  int result = 0;
-  do {
-    result = fallocate(descriptor_.get(), 0, static_cast<off_t>(offset), static_cast<off_t>(bytes));
-  } while (result != 0 && errno == EINTR);
-  if (result != 0) refuse("fallocate");
-}
-
-void Mapping::give_back(size_t offset, size_t bytes) {
-  fallocate(descriptor_.get(), FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, static_cast<off_t>(offset),
-            static_cast<off_t>(bytes));
-}
-
-Arena::Arena(size_t span_bytes) : mapping_(Mapping::create(span_bytes)) {
-  insert_free(0, {mapping_.span_bytes(), false});
+Arena::Arena(size_t span_bytes)
+    : pages_(span_bytes),
+      // calloc: pages of the table that are never written take no memory.
+      table_(static_cast<PageInfo*>(std::calloc(mapping().span_bytes() / kPage, sizeof(PageInfo)))) {
+  static_assert(kClasses == kClassUnits.size());
+  if (table_ == nullptr) throw Error("shared memory: no memory for the table of its pages");
 }
 
 void* Arena::allocate(size_t bytes) {
   const std::lock_guard lock(mutex_);
-  // Large blocks begin and end on pages, so that they can be given back.
-  bytes = round_up(std::max<size_t>(bytes, 1), bytes < kPage ? kAlignment : kPage);
-  auto fit = free_backed_.lower_bound({bytes, 0});
-  const bool backed = fit != free_backed_.end();
-  if (!backed) {
-    fit = free_unbacked_.lower_bound({bytes, 0});
-    if (fit == free_unbacked_.end()) {
-      throw Error(fmt::format("shared memory: {:.1f} MiB asked for, {:.1f} of {:.1f} MiB of addresses in use",
-                              mebibytes(bytes), mebibytes(used_bytes_), mebibytes(mapping_.span_bytes())));
-    }
+  if (retired_) return nullptr;
+  if (bytes > mapping().span_bytes()) {
+    throw Error(
+        fmt::format("shared memory: {} bytes asked for, the machine has {}", bytes, mapping().span_bytes()));
   }
-  const size_t offset = fit->second;
-  const size_t whole = fit->first;
-  if (!backed) {
-    const size_t taken = std::min(whole, std::max(round_up(bytes, kPage), kGrowth));
-    mapping_.take(offset, taken);
-    held_bytes_ += taken;
-    erase_free(free_.find(offset));
-    if (whole > taken) insert_free(offset + taken, {whole - taken, false});
-    if (taken > bytes) insert_free(offset + bytes, {taken - bytes, true});
-  } else {
-    erase_free(free_.find(offset));
-    if (whole > bytes) insert_free(offset + bytes, {whole - bytes, true});
-  }
-  used_.emplace(offset, Block{bytes, true});
-  used_bytes_ += bytes;
-  return mapping_.base() + offset;
+  void* const memory = bytes <= kMostUnits * kLeastBlock ? allocate_block(class_of(bytes))
+                                                         : allocate_run((bytes + kPage - 1) / kPage);
+  use_.used_bytes += bytes_at(table_[offset_of(memory) / kPage]);
+  use_.peak_used_bytes = std::max(use_.peak_used_bytes, use_.used_bytes);
+  return memory;
 }
 
 void Arena::deallocate(void* memory) {
   const std::lock_guard lock(mutex_);
-  const auto block = used_.find(offset_of(memory));
-  if (block == used_.end()) {
+  const size_t offset = offset_of(memory);
+  const PageInfo page = contains(memory, 1) ? table_[offset / kPage] : PageInfo{};
+  const bool known = page.kind == PageKind::kSlab || (page.kind == PageKind::kRun && offset % kPage == 0);
+  if (!known) {
     throw Error("shared memory: a block is freed that was not allocated, or has been freed before");
   }
-  used_bytes_ -= block->second.bytes;
-  insert_free(block->first, block->second);
-  used_.erase(block);
+  if (page.kind == PageKind::kSlab) {
+    deallocate_block(page.value, offset);
+  } else {
+    deallocate_run(offset / kPage);
+  }
+  use_.used_bytes -= bytes_at(page);
+}
+
+size_t Arena::bytes_at(const PageInfo& page) const {
+  return page.kind == PageKind::kSlab ? block_bytes(slabs_[page.value].block_class) : page.value * kPage;
+}
+
+void* Arena::allocate_block(int block_class) {
+  auto& open = open_slabs_[static_cast<size_t>(block_class)];
+  if (open.empty()) {
+    const size_t first = take_pages(kSlabPages);
+    if (unused_slabs_.empty()) {
+      unused_slabs_.push_back(static_cast<uint32_t>(slabs_.size()));
+      slabs_.emplace_back();
+    }
+    const uint32_t index = unused_slabs_.back();
+    unused_slabs_.pop_back();
+    const auto blocks = static_cast<uint32_t>(kSlabPages * kPage / block_bytes(block_class));
+    slabs_[index] = {
+        .first_page = first, .block_class = block_class, .blocks = blocks, .free_blocks = blocks, .used = {}};
+    std::fill_n(&table_[first], kSlabPages, PageInfo{PageKind::kSlab, index});
+    open.push_back(index);
+  }
+  Slab& slab = slabs_[open.back()];
+  // There is a free block, and blocks are found from the first on: bits behind the last one are never
+  // reached.
+  size_t word = 0;
+  while (slab.used[word] == ~uint64_t{0}) ++word;
+  const auto bit = static_cast<size_t>(std::countr_one(slab.used[word]));
+  slab.used[word] |= uint64_t{1} << bit;
+  if (--slab.free_blocks == 0) open.pop_back();
+  return address_of(slab.first_page) + (word * 64 + bit) * block_bytes(block_class);
+}
+
+void Arena::deallocate_block(uint32_t index, size_t offset) {
+  Slab& slab = slabs_[index];
+  const size_t within = offset - slab.first_page * kPage;
+  const size_t block = within / block_bytes(slab.block_class);
+  const uint64_t bit = uint64_t{1} << (block % 64);
+  if (within % block_bytes(slab.block_class) != 0 || (slab.used[block / 64] & bit) == 0) {
+    throw Error("shared memory: a block is freed that was not allocated, or has been freed before");
+  }
+  slab.used[block / 64] &= ~bit;
+  if (++slab.free_blocks == 1) open_slabs_[static_cast<size_t>(slab.block_class)].push_back(index);
+}
+
+void* Arena::allocate_run(size_t pages) {
+  size_t first = 0;
+  if (pages <= kMostCachedPages && !cached_[pages].empty()) {
+    first = cached_[pages].back();
+    cached_[pages].pop_back();
+  } else {
+    first = take_pages(pages);
+  }
+  table_[first] = {PageKind::kRun, static_cast<uint32_t>(pages)};
+  return address_of(first);
+}
+
+void Arena::deallocate_run(size_t first) {
+  const size_t pages = table_[first].value;
+  if (pages <= kMostCachedPages) {
+    table_[first].kind = PageKind::kCachedRun;
+    cached_[pages].push_back(first);
+    return;
+  }
+  table_[first] = {};
+  pages_.deallocate(first, pages);
+  trim_under_pressure();
+}
+
+size_t Arena::take_pages(size_t pages) {
+  if (!pages_.has(pages)) flush();
+  try {
+    return pages_.allocate(pages);
+  } catch (const Error&) {
+    flush_and_trim();
+    return pages_.allocate(pages);
+  }
+}
+
+void Arena::flush() {
+  for (size_t pages = 1; pages < cached_.size(); ++pages) {
+    for (const size_t first : cached_[pages]) {
+      table_[first] = {};
+      pages_.deallocate(first, pages);
+    }
+    cached_[pages].clear();
+  }
+  for (auto& open : open_slabs_) {
+    std::erase_if(open, [&](uint32_t index) {
+      const Slab& slab = slabs_[index];
+      if (slab.free_blocks < slab.blocks) return false;
+      std::fill_n(&table_[slab.first_page], kSlabPages, PageInfo{});
+      pages_.deallocate(slab.first_page, kSlabPages);
+      unused_slabs_.push_back(index);
+      return true;
+    });
+  }
+}
+
+void Arena::flush_and_trim() {
+  if (in_child_) return;
+  flush();
+  pages_.trim();
+}
+
+void Arena::trim_under_pressure() {
+  if (retired_) return flush_and_trim();
+  const auto now = Clock::now();
+  if (now - looked_ < kLookInterval) return;
+  looked_ = now;
+  const MemoryLeft left = memory_left();
+  if (left.bytes < left.limit_bytes / kShortFraction) flush_and_trim();
 }
 
 void Arena::trim() {
   const std::lock_guard lock(mutex_);
-  for (auto [bytes, offset] : std::set(free_backed_)) {
-    const size_t begin = round_up(offset, kPage);
-    const size_t end = (offset + bytes) / kPage * kPage;
-    if (begin >= end) continue;
-    erase_free(free_.find(offset));
-    mapping_.give_back(begin, end - begin);
-    held_bytes_ -= end - begin;
-    if (begin > offset) insert_free(offset, {begin - offset, true});
-    insert_free(begin, {end - begin, false});
-    if (offset + bytes > end) insert_free(end, {offset + bytes - end, true});
-  }
+  flush_and_trim();
 }
 
-void Arena::insert_free(size_t offset, Block block) {
-  const auto next = free_.lower_bound(offset);
-  if (next != free_.end() && next->first == offset + block.bytes && next->second.backed == block.backed) {
-    block.bytes += next->second.bytes;
-    erase_free(next);
-  }
-  const auto after = free_.lower_bound(offset);
-  if (after != free_.begin()) {
-    const auto before = std::prev(after);
-    if (before->first + before->second.bytes == offset && before->second.backed == block.backed) {
-      offset = before->first;
-      block.bytes += before->second.bytes;
-      erase_free(before);
-    }
-  }
-  free_.emplace(offset, block);
-  (block.backed ? free_backed_ : free_unbacked_).emplace(block.bytes, offset);
-}
-
-void Arena::erase_free(Blocks::iterator block) {
-  (block->second.backed ? free_backed_ : free_unbacked_).erase({block->second.bytes, block->first});
-  free_.erase(block);
-}
-
-size_t Arena::used_bytes() const {
+void Arena::retire() {
   const std::lock_guard lock(mutex_);
-  return used_bytes_;
+  retired_ = true;
+  flush_and_trim();
 }
 
-size_t Arena::held_bytes() const {
+bool Arena::is_retired() const {
   const std::lock_guard lock(mutex_);
-  return held_bytes_;
+  return retired_;
+}
+
+Arena::Use Arena::use() const {
+  const std::lock_guard lock(mutex_);
+  Use use = use_;
+  use.held_bytes = pages_.held_pages() * kPage;
+  return use;
+}
+
+void Arena::become_private_in_child() {
+  retired_ = true;
+  in_child_ = true;
+  pages_.mapping().map_private_in_child();
 }
 
 }  // namespace lockstep::transport

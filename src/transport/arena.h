@@ -1,91 +1,114 @@
 #pragma once
 
-#include <cstddef>
-#include <map>
+#include <array>
+#include <chrono>
+#include <cstdint>
+#include <deque>
+#include <memory>
 #include <mutex>
-#include <set>
-#include <utility>
+#include <vector>
 
-#include "launch/unique_fd.h"
+#include "transport/page_heap.h"
 
 namespace lockstep::transport {
 
-/// Memory that other processes can map: a memfd, which the kernel releases with its last reference, so that
-/// nothing can be left behind. Its span is reserved as addresses only; memory is taken as it is allocated, so
-/// peers that mapped it once see it grow.
-class Mapping {
- public:
-  /// Makes one of its own. Throws Error if the system refuses.
-  static Mapping create(size_t span_bytes);
-  /// Maps another process's. Throws Error if the descriptor is no such memory: it must be sealed against
-  /// shrinking, or a load could end this process.
-  static Mapping attach(int descriptor);
-
-  Mapping(Mapping&& other) noexcept;
-  Mapping& operator=(Mapping&&) = delete;
-  ~Mapping();
-
-  std::byte* base() const { return base_; }
-  size_t span_bytes() const { return span_bytes_; }
-  int descriptor() const { return descriptor_.get(); }
-
-  /// Makes sure that [offset, offset + bytes) has memory behind it; throws Error, naming what is left, if
-  /// there is not enough. Never ends the process by a signal instead.
-  void take(size_t offset, size_t bytes);
-  /// Gives the memory of whole pages back to the system.
-  void give_back(size_t offset, size_t bytes);
-
- private:
-  Mapping(launch::UniqueFd descriptor, size_t span_bytes);
-
-  launch::UniqueFd descriptor_;
-  std::byte* base_ = nullptr;
-  size_t span_bytes_ = 0;
-};
-
-/// A heap on a mapping of this process. Its lists are private, so that no peer can spoil them. Thread-safe.
+/// A caching heap in memory that peers can map. Freed memory is kept, so that a program that asks for the
+/// same sizes again and again, as training does, soon asks the system for nothing.
+///
+/// Up to 4 KiB, blocks of one size share a *slab* of 64 KiB; larger ones are runs of pages, and those up to
+/// 1 MiB are kept by size for the next who asks. All lists are private to this process. Thread-safe.
 class Arena {
  public:
   explicit Arena(size_t span_bytes);
 
-  const Mapping& mapping() const { return mapping_; }
+  const Mapping& mapping() const { return pages_.mapping(); }
 
-  /// At least `bytes` bytes, aligned to 128; throws Error if memory is short.
+  /// At least `bytes` bytes, aligned to 128; null if the arena is retired. Throws Error if memory is short.
   void* allocate(size_t bytes);
   /// What allocate() gave. Throws Error for anything else, a second time included.
   void deallocate(void* memory);
-  /// Gives the memory of free blocks back to the system.
+  /// Gives what is free back to the system.
   void trim();
+
+  /// From now on nothing is given out, and nothing that is freed is used again: a late peer may still write
+  /// to it.
+  void retire();
+  bool is_retired() const;
 
   /// Whether the memory lies in here.
   bool contains(const void* memory, size_t bytes) const {
     const auto* at = static_cast<const std::byte*>(memory);
-    return at >= mapping_.base() && at + bytes <= mapping_.base() + mapping_.span_bytes();
+    return at >= mapping().base() && at + bytes <= mapping().base() + mapping().span_bytes();
   }
   size_t offset_of(const void* memory) const {
-    return static_cast<size_t>(static_cast<const std::byte*>(memory) - mapping_.base());
+    return static_cast<size_t>(static_cast<const std::byte*>(memory) - mapping().base());
   }
-  size_t used_bytes() const;  ///< Allocated and not deallocated.
-  size_t held_bytes() const;  ///< Taken from the system.
+
+  struct Use {
+    size_t used_bytes = 0;       ///< Allocated and not deallocated.
+    size_t peak_used_bytes = 0;  ///< The most so far.
+    size_t held_bytes = 0;       ///< Taken from the system.
+  };
+  Use use() const;
+
+  /// Round a fork: nobody is within while it happens, and the child keeps a view of its own.
+  void lock_for_fork() { mutex_.lock(); }
+  void unlock_after_fork() { mutex_.unlock(); }
+  /// Between the two, in the child: what lies here can be read, stores stay the child's own, nothing new is
+  /// given out.
+  void become_private_in_child();
 
  private:
-  struct Block {
-    size_t bytes;
-    bool backed;  ///< There is memory behind all of it.
+  using Clock = std::chrono::steady_clock;
+  enum class PageKind : uint8_t { kNone, kRun, kCachedRun, kSlab };
+  /// Of the first page of a run, and of every page of a slab.
+  struct PageInfo {
+    PageKind kind;
+    uint32_t value;  ///< Pages of the run; index of the slab.
   };
-  using Blocks = std::map<size_t, Block>;  ///< By offset.
+  static constexpr size_t kSlabPages = 16;
+  static constexpr size_t kMostCachedPages = (size_t{1} << 20) / Mapping::kPage;
+  static constexpr size_t kLeastBlock = 128;  // two cache lines: neighbours are fetched together
+  static constexpr int kClasses = 16;
+  struct Slab {
+    size_t first_page;
+    int block_class;
+    uint32_t blocks;
+    uint32_t free_blocks;
+    std::array<uint64_t, kSlabPages * Mapping::kPage / kLeastBlock / 64> used;  ///< A bit for each block.
+  };
 
-  void insert_free(size_t offset, Block block);
-  void erase_free(Blocks::iterator block);
+  static int class_of(size_t bytes);
+  static size_t block_bytes(int block_class);
+
+  void* allocate_block(int block_class);
+  void deallocate_block(uint32_t index, size_t offset);
+  void* allocate_run(size_t pages);
+  void deallocate_run(size_t first);
+  /// From the heap of pages; if it has none, what is kept here, then what is free there, gives way first.
+  size_t take_pages(size_t pages);
+  /// What is kept goes back to the heap of pages, where neighbours become one.
+  void flush();
+  void flush_and_trim();
+  void trim_under_pressure();
+  /// What lies at this page, as a caller's bytes.
+  size_t bytes_at(const PageInfo& page) const;
+  std::byte* address_of(size_t page) const { return mapping().base() + page * Mapping::kPage; }
 
   mutable std::mutex mutex_;
-  Mapping mapping_;
-  Blocks used_;
-  Blocks free_;                                      ///< Backed and not backed ones never merge.
-  std::set<std::pair<size_t, size_t>> free_backed_;  ///< Bytes and offset: the best fit is found first.
-  std::set<std::pair<size_t, size_t>> free_unbacked_;
-  size_t used_bytes_ = 0;
-  size_t held_bytes_ = 0;
+  PageHeap pages_;
+  struct Free {
+    void operator()(PageInfo* table) const;
+  };
+  std::unique_ptr<PageInfo[], Free> table_;  ///< By page; takes memory only where it is used.
+  std::deque<Slab> slabs_;
+  std::vector<uint32_t> unused_slabs_;                            ///< Indices that can be used again.
+  std::array<std::vector<uint32_t>, kClasses> open_slabs_;        ///< Those with free blocks.
+  std::array<std::vector<size_t>, kMostCachedPages + 1> cached_;  ///< First pages of runs, by length.
+  bool retired_ = false;
+  bool in_child_ = false;  ///< What is given back would be the parent's.
+  Use use_;
+  Clock::time_point looked_ = {};  ///< When memory was last found to be enough.
 };
 
 }  // namespace lockstep::transport

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "lockstep/error.h"
+
 namespace lockstep::transport {
 
 SharedJob::SharedJob(std::string_view engine, int rank, std::unique_ptr<Control> control,
@@ -19,6 +21,7 @@ std::unique_ptr<Transport> SharedJob::make_group(const std::string& tag, const s
                                                  Control::Clock::time_point deadline) {
   const int world = static_cast<int>(members.size());
   void* const block = arena_->allocate(SharedGroup::block_bytes(world));
+  if (block == nullptr) throw Error("shared memory: a job that used it has failed");
   SharedGroup::prepare(block, world, options_);
   std::vector<int> ascending = members;
   std::sort(ascending.begin(), ascending.end());

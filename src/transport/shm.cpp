@@ -7,9 +7,9 @@
 #include <sstream>
 
 #include "launch/cores.h"
-#include "launch/memory.h"
 #include "lockstep/error.h"
 #include "transport/meet_job.h"
+#include "transport/process_arena.h"
 #include "transport/shared_job.h"
 
 namespace lockstep::transport {
@@ -38,8 +38,7 @@ std::unique_ptr<Job> connect_shm(const Identity& identity, Control::Clock::time_
         fmt::format("engine shm: {} of {} ranks are on this node; hint: use the engine gloo or mpi",
                     identity.local_world_size, identity.world_size));
   }
-  // Addresses only: no rank can use more than the machine has.
-  auto arena = std::make_shared<Arena>(launch::memory().total_bytes);
+  auto arena = process_arena();
   Host host = meet_on_host({.rank = identity.rank,
                             .world = identity.world_size,
                             .name = "shm " + meeting_name(identity),

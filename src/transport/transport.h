@@ -105,6 +105,7 @@ class OneSided {
   virtual std::byte* bounce_of(int peer) = 0;
 
   virtual bool contains(const void* data, size_t bytes) const = 0;
+  /// Null after a failure.
   virtual void* allocate(size_t bytes) = 0;
   virtual void deallocate(void* memory) = 0;
 

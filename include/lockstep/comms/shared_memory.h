@@ -1,0 +1,18 @@
+#pragma once
+
+#include <cstddef>
+
+namespace lockstep {
+
+/// Memory of this process that the other ranks of its host can map.
+struct SharedMemoryUse {
+  std::size_t used_bytes = 0;       ///< In tensors, and what Communicator::allocate gave.
+  std::size_t peak_used_bytes = 0;  ///< The most so far.
+  std::size_t held_bytes = 0;       ///< Taken from the system: used, or kept for the next who asks.
+};
+SharedMemoryUse shared_memory_use();
+
+/// Gives kept memory back to the system. It happens by itself when memory becomes short.
+void trim_shared_memory();
+
+}  // namespace lockstep

@@ -1,0 +1,19 @@
+#pragma once
+
+#include <memory>
+
+#include "transport/arena.h"
+
+namespace lockstep::transport {
+
+/// The arena of this process, from which its shared jobs and its tensors take their memory; made when first
+/// asked for. After the failure of a job that used it, and in a forked child, there is another one: the old
+/// one is kept, since what lies in it may still be used.
+std::shared_ptr<Arena> process_arena();
+
+/// In today's process_arena(). Throws Error if memory is short.
+void* allocate_in_process_arena(size_t bytes);
+/// In whichever it was. Throws Error for memory that was not allocated there.
+void deallocate_in_process_arena(void* memory);
+
+}  // namespace lockstep::transport
