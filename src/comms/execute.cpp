@@ -91,18 +91,19 @@ void run_combine(const ReadyPlan& ready, const Step& step, const Layout& layout,
 }  // namespace
 
 void Executor::run(const ReadyPlan& ready, const transport::Header& header, const Data& data,
-                   const transport::Limit& limit) {
-  if (ready.one_sided) return run_one_sided(ready, header, data, limit);
+                   const transport::Limit& limit, trace::Stream stream) {
+  const StepTrace trace(names_, ready, header, data.count * static_cast<int64_t>(size_of(data.type)), stream);
+  if (ready.one_sided) return run_one_sided(ready, header, data, limit, trace);
   if (auto* const flags = transport_.one_sided()) {
     flags->begin(header, limit);  // shown, so that ranks in another call find out
     flags->post();
     flags->settle();
   }
-  run_messages(ready, header, data, limit);
+  run_messages(ready, header, data, limit, trace);
 }
 
 void Executor::run_messages(const ReadyPlan& ready, const transport::Header& header, const Data& data,
-                            const transport::Limit& limit) {
+                            const transport::Limit& limit, const StepTrace& trace) {
   const Layout layout(ready.plan, data);
   const bool barrier = ready.plan.collective == plan::Collective::kBarrier;
   scratch_.resize(std::max(scratch_.size(), layout.scratch_bytes()));
@@ -111,21 +112,29 @@ void Executor::run_messages(const ReadyPlan& ready, const transport::Header& hea
     return barrier ? 0 : layout.bytes_of(step.chunk, step.slots.count);
   };
 
+  struct Moving {
+    size_t step;
+    std::unique_ptr<Transfer> transfer;
+  };
   const auto& steps = ready.steps;
-  std::vector<std::unique_ptr<Transfer>> sends, receives;
+  std::vector<Moving> sends, receives;
   for (size_t begin = 0, end = 0; begin < steps.size(); begin = end) {
     while (end < steps.size() && steps[end].round == steps[begin].round) ++end;
     size_t to_add = 0;
     for (size_t i = begin; i < end; ++i) {
       const Step& step = steps[i];
+      if (step.kind == Kind::kRecvReduce) to_add += bytes_of(step);
+      if (!step.is_local()) continue;
+      const int64_t begin_ns = trace.now();
       if (step.kind == Kind::kCopy) {
         comms::copy(address(step.slots.first), address(step.from), bytes_of(step));
+        trace.step(i, begin_ns, bytes_of(step));
       } else if (step.kind == Kind::kCombine) {
         run_combine(ready, step, layout, data, [&](int, int slot) { return address(slot); });
-      } else if (step.kind == Kind::kRecvReduce) {
-        to_add += bytes_of(step);
+        trace.step(i, begin_ns, layout.bytes_of(step.chunk, step.width));
       }
     }
+    const int64_t begin_ns = trace.now();
     received_.resize(std::max(received_.size(), to_add));
     std::byte* next = received_.data();
     for (size_t i = begin; i < end; ++i) {
@@ -134,17 +143,21 @@ void Executor::run_messages(const ReadyPlan& ready, const transport::Header& hea
       if (step.is_local() || step.slots.count == 0 || (bytes == 0 && !barrier)) continue;
       if (step.is_send()) {
         sends.push_back(
-            transport_.send(Stream::kCollective, step.peer, header, address(step.slots.first), bytes));
+            {i, transport_.send(Stream::kCollective, step.peer, header, address(step.slots.first), bytes)});
       } else if (step.kind == Kind::kRecv) {
-        receives.push_back(
-            transport_.receive(Stream::kCollective, step.peer, header, address(step.slots.first), bytes));
+        receives.push_back({i, transport_.receive(Stream::kCollective, step.peer, header,
+                                                  address(step.slots.first), bytes)});
       } else {
-        receives.push_back(transport_.receive(Stream::kCollective, step.peer, header, next, bytes));
+        receives.push_back({i, transport_.receive(Stream::kCollective, step.peer, header, next, bytes)});
         next += bytes;
       }
     }
-    for (const auto& transfer : receives) transfer->wait(limit);
-    for (const auto& transfer : sends) transfer->wait(limit);
+    for (const auto* all : {&receives, &sends}) {
+      for (const auto& moving : *all) {
+        moving.transfer->wait(limit);
+        trace.step(moving.step, begin_ns, bytes_of(steps[moving.step]));
+      }
+    }
     receives.clear();
     sends.clear();
     // Only now: the round's sends read what was there before.
@@ -162,7 +175,7 @@ void Executor::run_messages(const ReadyPlan& ready, const transport::Header& hea
 }
 
 void Executor::run_one_sided(const ReadyPlan& ready, const transport::Header& header, const Data& data,
-                             const transport::Limit& limit) {
+                             const transport::Limit& limit, const StepTrace& trace) {
   OneSided* const memory = transport_.one_sided();
   if (memory == nullptr) {
     throw UsageError(
@@ -182,10 +195,11 @@ void Executor::run_one_sided(const ReadyPlan& ready, const transport::Header& he
   } else {
     memory->share(memory->contains(data.slots, bytes) ? data.slots : nullptr);
   }
-  if (!run_flags(ready, data, limit)) run_staged(ready, header, data, limit);
+  if (!run_flags(ready, data, limit, trace)) run_staged(ready, header, data, limit, trace);
 }
 
-bool Executor::run_flags(const ReadyPlan& ready, const Data& data, const transport::Limit& limit) {
+bool Executor::run_flags(const ReadyPlan& ready, const Data& data, const transport::Limit& limit,
+                         const StepTrace& trace) {
   OneSided& memory = *transport_.one_sided();
   const Layout layout(ready.plan, data);
   const int rank = transport_.rank();
@@ -193,11 +207,14 @@ bool Executor::run_flags(const ReadyPlan& ready, const Data& data, const transpo
     return layout.at(slot, of == rank ? data.slots : memory.data_of(of), memory.inbox_of(of));
   };
   const bool uses_inbox = ready.plan.slots > ready.plan.chunks;
-  for (const Step& step : ready.steps) {
+  for (size_t i = 0; i < ready.steps.size(); ++i) {
+    const Step& step = ready.steps[i];
+    const int64_t begin_ns = trace.now();
+    size_t bytes = 0;
     switch (step.kind) {
       case Kind::kCopy:
-        comms::copy(address(rank, step.slots.first), address(rank, step.from),
-                    layout.bytes_of(step.chunk, step.slots.count));
+        bytes = layout.bytes_of(step.chunk, step.slots.count);
+        comms::copy(address(rank, step.slots.first), address(rank, step.from), bytes);
         break;
       case Kind::kPost:
         memory.post();
@@ -210,18 +227,20 @@ bool Executor::run_flags(const ReadyPlan& ready, const Data& data, const transpo
         for (int k = 0; !uses_inbox && k < transport_.world(); ++k) {
           if (memory.data_of(k) == nullptr) return false;
         }
+        bytes = layout.bytes_of(step.chunk, step.width);
         run_combine(ready, step, layout, data, address);
         break;
       default:
         throw Error("a plan that mixes flags and messages");
     }
+    trace.step(i, begin_ns, bytes);
   }
   memory.settle();
   return true;
 }
 
 void Executor::run_staged(const ReadyPlan& ready, const transport::Header& header, const Data& data,
-                          const transport::Limit& limit) {
+                          const transport::Limit& limit, const StepTrace& trace) {
   OneSided& memory = *transport_.one_sided();
   const size_t element_bytes = size_of(data.type);
   const auto piece = static_cast<int64_t>(OneSided::kBounceBytes / element_bytes);
@@ -236,7 +255,7 @@ void Executor::run_staged(const ReadyPlan& ready, const transport::Header& heade
     Data staged = data;
     staged.slots = bounce;
     staged.count = count;
-    run_flags(ready, staged, limit);
+    run_flags(ready, staged, limit, trace);
     comms::copy(own, bounce, bytes);
   }
 }

@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "comms/ready_plan.h"
+#include "comms/step_trace.h"
 #include "lockstep/comms/types.h"
 #include "transport/transport.h"
 
@@ -21,25 +22,28 @@ struct Data {
 /// Runs plans: one small switch. Keeps its scratch memory from call to call.
 class Executor {
  public:
-  explicit Executor(transport::Transport& transport) : transport_(transport) {}
+  Executor(transport::Transport& transport, std::string trace_suffix)
+      : transport_(transport), names_(std::move(trace_suffix)) {}
 
-  /// Throws what Transfer::wait throws.
+  /// Throws what Transfer::wait throws. Spans of a trace are put on `stream`.
   void run(const ReadyPlan& ready, const transport::Header& header, const Data& data,
-           const transport::Limit& limit);
+           const transport::Limit& limit, trace::Stream stream);
 
  private:
   void run_messages(const ReadyPlan& ready, const transport::Header& header, const Data& data,
-                    const transport::Limit& limit);
+                    const transport::Limit& limit, const StepTrace& trace);
   void run_one_sided(const ReadyPlan& ready, const transport::Header& header, const Data& data,
-                     const transport::Limit& limit);
+                     const transport::Limit& limit, const StepTrace& trace);
   /// The flags and combines of a run that has begun. False, with nothing done but the flags, if some rank's
   /// data is not shared.
-  bool run_flags(const ReadyPlan& ready, const Data& data, const transport::Limit& limit);
+  bool run_flags(const ReadyPlan& ready, const Data& data, const transport::Limit& limit,
+                 const StepTrace& trace);
   /// For data outside of shared memory: in pieces through the bounce buffers, which stay in the cache.
   void run_staged(const ReadyPlan& ready, const transport::Header& header, const Data& data,
-                  const transport::Limit& limit);
+                  const transport::Limit& limit, const StepTrace& trace);
 
   transport::Transport& transport_;
+  StepNames names_;
   std::vector<std::byte> scratch_;   ///< Of the plan.
   std::vector<std::byte> received_;  ///< What is to be added, until the round is over.
 };

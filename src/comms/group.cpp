@@ -55,9 +55,19 @@ class Group::QueuedWork final : public Work::State {
 /// A message on its way.
 class Group::MessageWork final : public Work::State {
  public:
-  MessageWork(std::shared_ptr<Group> group, const Header& header,
+  struct Message {
+    bool sends;
+    int peer;
+    int64_t bytes;
+    int64_t begin_ns;  ///< 0 if it is not traced.
+  };
+  MessageWork(std::shared_ptr<Group> group, const Header& header, const Message& message,
               std::unique_ptr<transport::Transfer> transfer, const Limit& limit)
-      : group_(std::move(group)), header_(header), transfer_(std::move(transfer)), limit_(limit) {}
+      : group_(std::move(group)),
+        header_(header),
+        message_(message),
+        transfer_(std::move(transfer)),
+        limit_(limit) {}
 
   ~MessageWork() override {
     // Half a message would spoil all that follow it.
@@ -65,17 +75,30 @@ class Group::MessageWork final : public Work::State {
   }
 
   bool test() override {
-    group_->guard(header_, [&] { over_ = over_ || transfer_->test(); });
+    if (over_) return true;
+    group_->guard(header_, [&] { over_ = transfer_->test(); });
+    if (over_) record();
     return over_;
   }
   void wait() override {
+    if (over_) return;
     group_->guard(header_, [&] { transfer_->wait(limit_); });
     over_ = true;
+    record();
   }
 
  private:
+  void record() const {
+    const auto& [sends, peer, bytes, begin_ns] = message_;
+    if (begin_ns == 0 || !trace::enabled()) return;
+    const trace::Name name(fmt::format("{} {} tag {}", sends ? "send" : "recv", peer, header_.root));
+    trace::record(name, begin_ns, trace::now_ns(),
+                  {.stream = trace::Stream::kCommunication, .bytes = bytes, .peer = peer});
+  }
+
   const std::shared_ptr<Group> group_;
   const Header header_;
+  const Message message_;
   std::unique_ptr<transport::Transfer> transfer_;
   const Limit limit_;
   bool over_ = false;
@@ -90,7 +113,7 @@ Group::Group(std::shared_ptr<transport::Job> job, std::string tag, std::vector<i
       timeout_(timeout),
       transport_(job_->make_group(tag_, members_, transport::Control::Clock::now() + timeout)),
       plans_(transport_->rank(), transport_->world(), ranks_per_node),
-      executor_(*transport_) {}
+      executor_(*transport_, tag_ == "world" ? "" : fmt::format(" ({})", tag_)) {}
 
 Group::~Group() {
   {
@@ -179,7 +202,7 @@ void Group::execute_native(const Request& request) {
   });
 }
 
-void Group::execute(const Request& request) {
+void Group::execute(const Request& request, trace::Stream stream) {
   if (request.algorithm == "native") return execute_native(request);
   const ReadyPlan& ready = plans_.find(
       request.collective, choose_algorithm(request, transport_->one_sided() != nullptr), request.root);
@@ -195,7 +218,7 @@ void Group::execute(const Request& request) {
   history_.add(header);
   guard(header, [&] {
     const Data data = lay_out(request, rank(), world(), work_);
-    executor_.run(ready, header, data, limit_of(request.timeout));
+    executor_.run(ready, header, data, limit_of(request.timeout), stream);
     take_out(request, ready.plan, rank(), data);
   });
 }
@@ -215,7 +238,7 @@ void Group::run(const Request& request) {
     turn_.notify_all();
   };
   try {
-    execute(request);
+    execute(request, trace::Stream::kCommunication);
   } catch (...) {
     give_turn();
     throw;
@@ -236,6 +259,7 @@ Work Group::start(Request request) {
 }
 
 void Group::serve() {
+  trace::set_rank(members_[static_cast<size_t>(rank())]);
   std::unique_lock lock(mutex_);
   for (;;) {
     turn_.wait(lock, [&] { return (!running_ && !queue_.empty()) || (stopping_ && queue_.empty()); });
@@ -245,7 +269,7 @@ void Group::serve() {
     lock.unlock();
     std::exception_ptr error;
     try {
-      execute(work->request);
+      execute(work->request, trace::Stream::kProgress);
     } catch (...) {
       error = std::current_exception();
     }
@@ -293,14 +317,18 @@ Work Group::start_message(bool sends, const Buffer& data, int peer, int tag,
                          .root = tag,
                          .operation = kPointToPoint,
                          .type = static_cast<uint8_t>(data.type)};
+  const MessageWork::Message message = {.sends = sends,
+                                        .peer = peer,
+                                        .bytes = static_cast<int64_t>(data.bytes()),
+                                        .begin_ns = trace::enabled() ? trace::now_ns() : 0};
   std::unique_ptr<transport::Transfer> transfer;
   guard(header, [&] {
     constexpr auto kStream = transport::Stream::kPointToPoint;
     transfer = sends ? transport_->send(kStream, peer, header, data.data, data.bytes())
                      : transport_->receive(kStream, peer, header, data.data, data.bytes());
   });
-  return Work(
-      std::make_shared<MessageWork>(shared_from_this(), header, std::move(transfer), limit_of(timeout)));
+  return Work(std::make_shared<MessageWork>(shared_from_this(), header, message, std::move(transfer),
+                                            limit_of(timeout)));
 }
 
 Work Group::start_send(const Buffer& data, int to, int tag, std::chrono::milliseconds timeout) {

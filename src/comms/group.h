@@ -47,7 +47,7 @@ class Group : public std::enable_shared_from_this<Group> {
   class MessageWork;
 
   /// Runs the request on this thread; its turn has come.
-  void execute(const Request& request);
+  void execute(const Request& request, trace::Stream stream);
   /// By the engine's own all-reduce instead of a plan.
   void execute_native(const Request& request);
   transport::Limit limit_of(std::chrono::milliseconds timeout) const;

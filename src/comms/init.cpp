@@ -6,6 +6,7 @@
 
 #include "comms/group.h"
 #include "lockstep/error.h"
+#include "lockstep/trace/session.h"
 #include "transport/engines.h"
 #include "transport/gloo.h"
 #include "transport/mpi.h"
@@ -80,6 +81,7 @@ Communicator init_distributed(const Identity& identity, const InitOptions& optio
   const bool shares_tensors = engine == "shm" && wants_shared_allocator(options);
   const auto deadline = transport::Control::Clock::now() + options.timeout;
   const auto job = leaving_at_the_end(connect(engine, identity, deadline));
+  trace::start_from_environment(identity.rank);
   if (shares_tensors && use_allocator != nullptr) use_allocator(true);
   std::vector<int> everybody;
   for (int rank = 0; rank < identity.world_size; ++rank) everybody.push_back(rank);

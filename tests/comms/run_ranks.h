@@ -8,6 +8,7 @@
 
 #include "comms/group.h"
 #include "lockstep/comms/communicator.h"
+#include "lockstep/trace/writer.h"
 #include "transport/threads.h"
 
 namespace lockstep::test {
@@ -28,6 +29,7 @@ inline std::vector<std::string> run_ranks(int world, const std::function<void(Co
   std::vector<std::thread> threads;
   for (int rank = 0; rank < world; ++rank) {
     threads.emplace_back([&, rank] {
+      trace::set_rank(rank);
       try {
         const std::shared_ptr<transport::Job> job = std::move(jobs[static_cast<size_t>(rank)]);
         Communicator comm(
