@@ -29,7 +29,8 @@ class Layout {
   }
 
   size_t scratch_bytes() const {
-    return plan_.slots > chunks_ ? scratch_stride_ * static_cast<size_t>(plan_.slots - chunks_) : 0;
+    const bool has_scratch = plan_.slots > chunks_ && plan_.collective != plan::Collective::kAllToAll;
+    return has_scratch ? scratch_stride_ * static_cast<size_t>(plan_.slots - chunks_) : 0;
   }
 
   size_t bytes_of(int chunk, int chunks) const {
@@ -64,16 +65,16 @@ int divisor_of(const Plan& plan, const Step& step, ReduceOp op) {
   return op == ReduceOp::kMean && completes ? plan.world : 1;
 }
 
-template <typename AddressOf>
+template <typename SourceOf, typename DestinationOf>
 void run_combine(const ReadyPlan& ready, const Step& step, const Layout& layout, const Data& data,
-                 AddressOf address_of) {
+                 SourceOf source_of, DestinationOf destination_of) {
   // Few on the small path: no allocation.
   constexpr int kFew = 16;
   std::array<const void*, kFew> few_sources;
   std::array<void*, kFew> few_destinations;
   std::vector<const void*> many_sources;
   std::vector<void*> many_destinations;
-  const auto fill = [&](const plan::Places& places, auto& few, auto& many) {
+  const auto fill = [&](const plan::Places& places, auto address_of, auto& few, auto& many) {
     const auto count = static_cast<size_t>(places.count);
     if (places.count > kFew) many.resize(count);
     auto* const addresses = places.count > kFew ? many.data() : few.data();
@@ -82,15 +83,15 @@ void run_combine(const ReadyPlan& ready, const Step& step, const Layout& layout,
     }
     return std::span(addresses, count);
   };
-  const auto sources = fill(step.sources, few_sources, many_sources);
-  const auto destinations = fill(step.destinations, few_destinations, many_destinations);
+  const auto sources = fill(step.sources, source_of, few_sources, many_sources);
+  const auto destinations = fill(step.destinations, destination_of, few_destinations, many_destinations);
   combine(data.type, data.op, std::span<const void* const>(sources), std::span<void* const>(destinations),
           layout.elements_of(step.chunk, step.width), divisor_of(ready.plan, step, data.op));
 }
 
 }  // namespace
 
-void Executor::run(const ReadyPlan& ready, const transport::Header& header, const Data& data,
+bool Executor::run(const ReadyPlan& ready, const transport::Header& header, const Data& data,
                    const transport::Limit& limit, trace::Stream stream) {
   const StepTrace trace(names_, ready, header, data.count * static_cast<int64_t>(size_of(data.type)), stream);
   if (ready.one_sided) return run_one_sided(ready, header, data, limit, trace);
@@ -100,6 +101,7 @@ void Executor::run(const ReadyPlan& ready, const transport::Header& header, cons
     flags->settle();
   }
   run_messages(ready, header, data, limit, trace);
+  return true;
 }
 
 void Executor::run_messages(const ReadyPlan& ready, const transport::Header& header, const Data& data,
@@ -130,7 +132,8 @@ void Executor::run_messages(const ReadyPlan& ready, const transport::Header& hea
         comms::copy(address(step.slots.first), address(step.from), bytes_of(step));
         trace.step(i, begin_ns, bytes_of(step));
       } else if (step.kind == Kind::kCombine) {
-        run_combine(ready, step, layout, data, [&](int, int slot) { return address(slot); });
+        const auto own = [&](int, int slot) { return address(slot); };
+        run_combine(ready, step, layout, data, own, own);
         trace.step(i, begin_ns, layout.bytes_of(step.chunk, step.width));
       }
     }
@@ -174,7 +177,7 @@ void Executor::run_messages(const ReadyPlan& ready, const transport::Header& hea
   }
 }
 
-void Executor::run_one_sided(const ReadyPlan& ready, const transport::Header& header, const Data& data,
+bool Executor::run_one_sided(const ReadyPlan& ready, const transport::Header& header, const Data& data,
                              const transport::Limit& limit, const StepTrace& trace) {
   OneSided* const memory = transport_.one_sided();
   if (memory == nullptr) {
@@ -183,7 +186,9 @@ void Executor::run_one_sided(const ReadyPlan& ready, const transport::Header& he
                     "the engine shm",
                     ready.plan.algorithm));
   }
-  const size_t bytes = static_cast<size_t>(data.count) * size_of(data.type);
+  const bool splits = ready.plan.division == plan::Division::kSplit;
+  const auto elements = static_cast<size_t>(data.count * (splits ? 1 : transport_.world()));
+  const size_t bytes = elements * size_of(data.type);
   if (const size_t needed = Layout(ready.plan, data).scratch_bytes(); needed > OneSided::kInboxBytes) {
     throw UsageError(fmt::format("algorithm {}: takes at most {} bytes, not {}; hint: use push",
                                  ready.plan.algorithm, OneSided::kInboxBytes, needed));
@@ -195,7 +200,10 @@ void Executor::run_one_sided(const ReadyPlan& ready, const transport::Header& he
   } else {
     memory->share(memory->contains(data.slots, bytes) ? data.slots : nullptr);
   }
-  if (!run_flags(ready, data, limit, trace)) run_staged(ready, header, data, limit, trace);
+  if (run_flags(ready, data, limit, trace)) return true;
+  if (ready.plan.collective != plan::Collective::kAllReduce) return false;
+  run_staged(ready, header, data, limit, trace);
+  return true;
 }
 
 bool Executor::run_flags(const ReadyPlan& ready, const Data& data, const transport::Limit& limit,
@@ -206,9 +214,35 @@ bool Executor::run_flags(const ReadyPlan& ready, const Data& data, const transpo
   const auto address = [&](int of, int slot) {
     return layout.at(slot, of == rank ? data.slots : memory.data_of(of), memory.inbox_of(of));
   };
-  const bool uses_inbox = ready.plan.slots > ready.plan.chunks;
+  const auto destination = [&](int of, int slot) {
+    return data.result != nullptr ? data.result : address(of, slot);
+  };
+  // Whose memory others reach: of a broadcast only the root's.
+  const bool from_root = ready.plan.collective == plan::Collective::kBroadcast;
+  const auto all_share = [&] {
+    if (transport_.world() == 1) return true;
+    if (from_root) return memory.data_of(ready.plan.root) != nullptr;
+    for (int k = 0; k < transport_.world(); ++k) {
+      if (memory.data_of(k) == nullptr) return false;
+    }
+    return true;
+  };
+  // Barriers have no data, and small data goes through the inbox.
+  bool may_move = ready.plan.collective == plan::Collective::kBarrier || layout.scratch_bytes() > 0;
+  int posts = 0;
   for (size_t i = 0; i < ready.steps.size(); ++i) {
     const Step& step = ready.steps[i];
+    // By now the flags of all whose memory is reached have been seen: all ranks come to the same conclusion.
+    const bool decides =
+        step.kind == Kind::kCombine || (posts > 0 && (step.kind == Kind::kPost || from_root));
+    if (!may_move && decides) {
+      if (!all_share()) {
+        if (posts == 0) memory.post();  // a run that a rank never shows would never be over
+        memory.settle();
+        return false;
+      }
+      may_move = true;
+    }
     const int64_t begin_ns = trace.now();
     size_t bytes = 0;
     switch (step.kind) {
@@ -217,18 +251,15 @@ bool Executor::run_flags(const ReadyPlan& ready, const Data& data, const transpo
         comms::copy(address(rank, step.slots.first), address(rank, step.from), bytes);
         break;
       case Kind::kPost:
+        ++posts;
         memory.post();
         break;
       case Kind::kWait:
         memory.wait(step.peer, step.flag, limit);
         break;
       case Kind::kCombine:
-        // All ranks come to the same conclusion: they look at the same flags.
-        for (int k = 0; !uses_inbox && k < transport_.world(); ++k) {
-          if (memory.data_of(k) == nullptr) return false;
-        }
         bytes = layout.bytes_of(step.chunk, step.width);
-        run_combine(ready, step, layout, data, address);
+        run_combine(ready, step, layout, data, address, destination);
         break;
       default:
         throw Error("a plan that mixes flags and messages");

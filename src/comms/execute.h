@@ -17,6 +17,8 @@ struct Data {
   int64_t count = 0;           ///< Of the plan: in all if it splits, of each chunk if not.
   DataType type = DataType::kFloat32;
   ReduceOp op = ReduceOp::kSum;
+  /// One-sided reduce-scatter only: where the rank's own chunk goes, so that the slots stay as they are.
+  std::byte* result = nullptr;
 };
 
 /// Runs plans: one small switch. Keeps its scratch memory from call to call.
@@ -25,14 +27,15 @@ class Executor {
   Executor(transport::Transport& transport, std::string trace_suffix)
       : transport_(transport), names_(std::move(trace_suffix)) {}
 
-  /// Throws what Transfer::wait throws. Spans of a trace are put on `stream`.
-  void run(const ReadyPlan& ready, const transport::Header& header, const Data& data,
+  /// Throws what Transfer::wait throws. Spans of a trace are put on `stream`. False, on all ranks, if some
+  /// rank's data lies outside of shared memory and only a plan of messages can do it.
+  bool run(const ReadyPlan& ready, const transport::Header& header, const Data& data,
            const transport::Limit& limit, trace::Stream stream);
 
  private:
   void run_messages(const ReadyPlan& ready, const transport::Header& header, const Data& data,
                     const transport::Limit& limit, const StepTrace& trace);
-  void run_one_sided(const ReadyPlan& ready, const transport::Header& header, const Data& data,
+  bool run_one_sided(const ReadyPlan& ready, const transport::Header& header, const Data& data,
                      const transport::Limit& limit, const StepTrace& trace);
   /// The flags and combines of a run that has begun. False, with nothing done but the flags, if some rank's
   /// data is not shared.

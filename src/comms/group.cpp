@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "comms/copy.h"
 #include "lockstep/error.h"
 
 namespace lockstep::comms {
@@ -191,8 +192,9 @@ void Group::execute_native(const Request& request) {
   history_.add(header);
   guard(header, [&] {
     if (takes) {
-      const Data data = lay_out(request, rank(), world(), work_);
-      if (transport_->native_sum(reinterpret_cast<float*>(data.slots), data.count)) return;
+      auto* const data = static_cast<float*>(request.output.data);
+      if (data != request.input.data) comms::copy(data, request.input.data, request.input.bytes());
+      if (transport_->native_sum(data, request.input.count)) return;
     }
     throw UsageError(
         fmt::format("{} on rank {}: engine {} has none of its own; hint: native is for sums of float32 over "
@@ -204,8 +206,10 @@ void Group::execute_native(const Request& request) {
 
 void Group::execute(const Request& request, trace::Stream stream) {
   if (request.algorithm == "native") return execute_native(request);
+  const bool shares = transport_->one_sided() != nullptr;
   const ReadyPlan& ready = plans_.find(
-      request.collective, choose_algorithm(request, transport_->one_sided() != nullptr), request.root);
+      request.collective, request.algorithm.empty() ? usual_algorithm(request, shares) : request.algorithm,
+      request.root);
   const bool scatters = request.collective == Collective::kScatter;
   const Header header = {
       .call = ++calls_,
@@ -217,9 +221,14 @@ void Group::execute(const Request& request, trace::Stream stream) {
       .algorithm = ready.algorithm};
   history_.add(header);
   guard(header, [&] {
-    const Data data = lay_out(request, rank(), world(), work_);
-    executor_.run(ready, header, data, limit_of(request.timeout), stream);
-    take_out(request, ready.plan, rank(), data);
+    const auto runs = [&](const ReadyPlan& plan) {
+      const Data data = lay_out(request, plan, rank(), work_);
+      if (!executor_.run(plan, header, data, limit_of(request.timeout), stream)) return false;
+      take_out(request, plan.plan, rank(), data);
+      return true;
+    };
+    if (runs(ready)) return;
+    runs(plans_.find(request.collective, usual_algorithm(request, /*shares=*/false), request.root));
   });
 }
 

@@ -70,8 +70,7 @@ void check(const Request& request, int rank, int world) {
   }
 }
 
-std::string_view choose_algorithm(const Request& request, bool shares) {
-  if (!request.algorithm.empty()) return request.algorithm;
+std::string_view usual_algorithm(const Request& request, bool shares) {
   switch (request.collective) {
     case Collective::kAllReduce:
       if (!shares) return "direct";
@@ -79,21 +78,23 @@ std::string_view choose_algorithm(const Request& request, bool shares) {
     case Collective::kBarrier:
       return shares ? "flags" : "dissemination";
     case Collective::kBroadcast:
-      return "binomial";
+      return shares ? "pull" : "binomial";
     case Collective::kReduce:
+      return shares ? "push" : "linear";
     case Collective::kReduceScatter:
     case Collective::kAllToAll:
-      return "linear";
+      return shares ? "pull" : "linear";
+    case Collective::kAllGather:
+      return shares ? "push" : "ring";
     case Collective::kScatter:
     case Collective::kGather:
       return "linear";
-    case Collective::kAllGather:
-      return "ring";
   }
   return "";
 }
 
-Data lay_out(const Request& request, int rank, int world, std::vector<std::byte>& work) {
+Data lay_out(const Request& request, const ReadyPlan& ready, int rank, std::vector<std::byte>& work) {
+  const int world = ready.plan.world;
   const auto bytes_of = [](const Buffer& buffer) { return static_cast<std::byte*>(buffer.data); };
   const Buffer& input = request.input;
   const Buffer& output = request.output;
@@ -115,6 +116,11 @@ Data lay_out(const Request& request, int rank, int world, std::vector<std::byte>
       data.slots = bytes_of(input);
       break;
     case Collective::kReduceScatter:
+      if (ready.one_sided) {
+        data.slots = bytes_of(input);
+        data.result = bytes_of(output);
+        break;
+      }
       data.slots = own_work(input.count);
       comms::copy(data.slots, input.data, input.bytes());
       break;
@@ -143,7 +149,9 @@ Data lay_out(const Request& request, int rank, int world, std::vector<std::byte>
 void take_out(const Request& request, const plan::Plan& plan, int rank, const Data& data) {
   std::byte* result = data.slots;
   int64_t count = data.count;
-  if (request.collective == Collective::kScatter || request.collective == Collective::kReduceScatter) {
+  const bool has_part =
+      request.collective == Collective::kScatter || request.collective == Collective::kReduceScatter;
+  if (has_part && data.result == nullptr) {
     const size_t element_bytes = size_of(data.type);
     result += static_cast<size_t>(chunk_begin(plan, data.count, rank)) * element_bytes;
     count = chunk_elements(plan, data.count, rank, 1);

@@ -28,12 +28,11 @@ bool is_reduction(plan::Collective collective);
 /// size.
 void check(const Request& request, int rank, int world);
 
-/// The algorithm that the caller named, or the one for this size; `shares`: all ranks reach each other's
-/// memory.
-std::string_view choose_algorithm(const Request& request, bool shares);
+/// The algorithm for this size where the caller named none; `shares`: all ranks reach each other's memory.
+std::string_view usual_algorithm(const Request& request, bool shares);
 
 /// The request's buffers as its plan sees them. What is not laid out like that goes through `work`.
-Data lay_out(const Request& request, int rank, int world, std::vector<std::byte>& work);
+Data lay_out(const Request& request, const ReadyPlan& ready, int rank, std::vector<std::byte>& work);
 /// The way back, after the plan has run.
 void take_out(const Request& request, const plan::Plan& plan, int rank, const Data& data);
 

@@ -146,7 +146,11 @@ Plan hierarchical_all_reduce(int world, int ranks_per_node) {
 
 Plan push_all_reduce(int world) {
   Plan plan = all_reduce("push", world, world, 0, Order::kRank);
-  plan.phases = {phases::push(world)};
+  const auto once = [](int) { return 1; };
+  plan.phases = {phases::between_flags(world, once, [world](int rank, int) -> Step {
+    const Places slot_of_all = {.rank = 0, .rank_step = 1, .slot = rank, .count = world};
+    return {.kind = Kind::kCombine, .chunk = rank, .sources = slot_of_all, .destinations = slot_of_all};
+  })};
   return plan;
 }
 

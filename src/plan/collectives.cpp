@@ -38,6 +38,18 @@ Plan all_to_all(const char* algorithm, int world) {
                  Order::kNone);
 }
 
+Step combine(int chunk, const Places& sources, const Places& destinations) {
+  return {.kind = Kind::kCombine, .chunk = chunk, .sources = sources, .destinations = destinations};
+}
+
+Places slot_of_all(int slot, int world) {
+  return {.rank = 0, .rank_step = 1, .slot = slot, .count = world};
+}
+
+int once(int) {
+  return 1;
+}
+
 phases::ItemOf outgoing_of(int world) {
   return [world](int rank, int to) { return phases::Item{.slots = {to, 1}, .chunk = rank * world + to}; };
 }
@@ -69,6 +81,12 @@ Plan scatter_all_gather_broadcast(int world, int root) {
   return plan;
 }
 
+Plan pull_broadcast(int world, int root) {
+  Plan plan = broadcast("pull", world, root, 1);
+  plan.phases = {phases::pull(world, root)};
+  return plan;
+}
+
 Plan linear_reduce(int world, int root) {
   Plan plan =
       plan_of(Collective::kReduce, "linear", world, root, 1, 1 + world, Division::kSplit, Order::kRank);
@@ -83,6 +101,14 @@ Plan linear_reduce(int world, int root) {
 Plan binomial_reduce(int world, int root) {
   Plan plan = plan_of(Collective::kReduce, "binomial", world, root, 1, 1, Division::kSplit, Order::kTree);
   plan.phases = {phases::binomial_reduce(phases::whole_world(world), root, phases::everything(1))};
+  return plan;
+}
+
+Plan push_reduce(int world, int root) {
+  Plan plan = plan_of(Collective::kReduce, "push", world, root, world, world, Division::kSplit, Order::kRank);
+  plan.phases = {phases::between_flags(world, once, [world, root](int rank, int) {
+    return combine(rank, slot_of_all(rank, world), {.rank = root, .slot = rank, .count = 1});
+  })};
   return plan;
 }
 
@@ -123,6 +149,19 @@ Plan ring_all_gather(int world) {
   return plan;
 }
 
+Plan push_all_gather(int world) {
+  Plan plan = by_rank(Collective::kAllGather, "push", world, 0);
+  // To the ranks below and to those above: a rank's own part is where it belongs.
+  const auto sides = [world](int rank) { return (rank > 0 ? 1 : 0) + (rank + 1 < world ? 1 : 0); };
+  plan.phases = {phases::between_flags(world, sides, [world](int rank, int k) {
+    const bool below = rank > 0 && k == 0;
+    const Places others = {
+        .rank = below ? 0 : rank + 1, .rank_step = 1, .slot = rank, .count = below ? rank : world - rank - 1};
+    return combine(rank, {.rank = rank, .slot = rank, .count = 1}, others);
+  })};
+  return plan;
+}
+
 Plan linear_reduce_scatter(int world) {
   Plan plan = plan_of(Collective::kReduceScatter, "linear", world, 0, world, 2 * world, Division::kSplit,
                       Order::kRank);
@@ -143,6 +182,15 @@ Plan ring_reduce_scatter(int world) {
   return plan;
 }
 
+Plan pull_reduce_scatter(int world) {
+  Plan plan =
+      plan_of(Collective::kReduceScatter, "pull", world, 0, world, world, Division::kSplit, Order::kRank);
+  plan.phases = {phases::between_flags(world, once, [world](int rank, int) {
+    return combine(rank, slot_of_all(rank, world), {.rank = rank, .slot = rank, .count = 1});
+  })};
+  return plan;
+}
+
 Plan linear_all_to_all(int world) {
   Plan plan = all_to_all("linear", world);
   const auto group = phases::whole_world(world);
@@ -156,6 +204,18 @@ Plan pairwise_all_to_all(int world) {
   const auto group = phases::whole_world(world);
   plan.phases = {phases::copy_own(group, outgoing_of(world), incoming_of(world)),
                  phases::pairwise_exchange(group, outgoing_of(world), incoming_of(world))};
+  return plan;
+}
+
+Plan pull_all_to_all(int world) {
+  Plan plan = all_to_all("pull", world);
+  const auto each = [world](int) { return world; };
+  plan.phases = {phases::between_flags(world, each, [world](int rank, int k) {
+    // Its own piece first, then those of the next ranks: no two load from one rank at once.
+    const int from = (rank + k) % world;
+    return combine(from * world + rank, {.rank = from, .slot = rank, .count = 1},
+                   {.rank = rank, .slot = world + from, .count = 1});
+  })};
   return plan;
 }
 

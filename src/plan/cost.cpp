@@ -55,6 +55,22 @@ std::optional<double> hierarchical_formula(const Shape& shape, double n, const N
   return 2 * inside + between + (l - 1) * n / l * g + (nodes - 1) * n / l / nodes * g;
 }
 
+/// Two flags after each other; between them everybody loads or stores, at once.
+double one_sided_formula(Collective collective, const Terms& t) {
+  const double p = t.p, n = t.n;
+  if (p == 1) return 0;
+  switch (collective) {
+    case Collective::kBroadcast:
+      return 2 * t.a + n * t.b;
+    case Collective::kReduce:
+      return 2 * t.a + (p - 1) / p * n * (t.b + t.g) + n / p * t.b;
+    case Collective::kReduceScatter:
+      return 2 * t.a + (p - 1) / p * n * (t.b + t.g);
+    default:  // all-gather and all-to-all, whose n is of one part
+      return 2 * t.a + (p - 1) * n * t.b;
+  }
+}
+
 std::optional<double> rooted_formula(Collective collective, const std::string& algorithm, int root,
                                      const Terms& t) {
   const double p = t.p, n = t.n;
@@ -92,6 +108,9 @@ std::optional<double> formula_time(Collective collective, std::string_view algor
                 .ceil_log = static_cast<int>(std::bit_width(world - 1)),
                 .floor_log = static_cast<int>(std::bit_width(world)) - 1,
                 .is_power = std::has_single_bit(world)};
+  if (collective != Collective::kAllReduce && (plain == "push" || plain == "pull")) {
+    return one_sided_formula(collective, t);
+  }
   switch (collective) {
     case Collective::kAllReduce:
       return all_reduce_formula(plain, t);
@@ -113,8 +132,7 @@ std::optional<double> formula_time(Collective collective, std::string_view algor
 }
 
 bool applies(const Algorithm& algorithm, const Shape& shape, const Network& network) {
-  if (algorithm.name == "push" || algorithm.name == "one-shot" || algorithm.name == "flags")
-    return network.ranks_per_node >= shape.world;
+  if (algorithm.one_sided) return network.ranks_per_node >= shape.world;
   if (algorithm.name == "hierarchical")
     return network.ranks_per_node > 0 && network.ranks_per_node < shape.world;
   return true;

@@ -32,6 +32,12 @@ Step message(Kind kind, int round, int peer, const Item& item) {
   return {.kind = kind, .round = round, .peer = peer, .slots = item.slots, .chunk = item.chunk};
 }
 
+/// Step `index` of a flag exchange: the own flag first, then those of the others, each rank's next one first.
+Step raise_or_wait(int world, int rank, int index, int flag) {
+  if (index == 0) return {.kind = Kind::kPost};
+  return {.kind = Kind::kWait, .peer = (rank + index) % world, .flag = flag};
+}
+
 /// Members counted from the root, and back.
 int from_root(int member, int root, int size) {
   return (member - root + size) % size;
@@ -349,29 +355,35 @@ Phase copy_own(GroupOf group_of, ItemOf from, ItemOf to) {
               }};
 }
 
-Phase push(int world) {
-  // Flag, everybody's flag, the sum, flag, everybody's flag.
-  return {.size = [world](int) -> int64_t { return 2 * world + 1; },
-          .step = [world](int rank, int64_t index) -> Step {
-            const int i = static_cast<int>(index);
-            if (i == 0 || i == world + 1) return {.kind = Kind::kPost};
-            if (i == world) {
-              const Places slot_of_all = {.rank = 0, .rank_step = 1, .slot = rank, .count = world};
-              return {
-                  .kind = Kind::kCombine, .chunk = rank, .sources = slot_of_all, .destinations = slot_of_all};
-            }
-            const bool second = i > world;
-            const int distance = second ? i - world - 1 : i;
-            return {.kind = Kind::kWait, .peer = (rank + distance) % world, .flag = second ? 2 : 1};
+Phase flag_exchange(int world) {
+  return {.size = [world](int) -> int64_t { return world; },
+          .step = [world](int rank,
+                          int64_t index) { return raise_or_wait(world, rank, static_cast<int>(index), 1); }};
+}
+
+Phase pull(int world, int root) {
+  return {.size = [=](int rank) -> int64_t { return rank == root ? world : 3; },
+          .step = [=](int rank, int64_t index) -> Step {
+            if (rank == root) return raise_or_wait(world, rank, static_cast<int>(index), 1);
+            if (index == 0) return {.kind = Kind::kWait, .peer = root, .flag = 1};
+            if (index == 2) return {.kind = Kind::kPost};
+            return {.kind = Kind::kCombine,
+                    .chunk = 0,
+                    .sources = {.rank = root, .slot = 0, .count = 1},
+                    .destinations = {.rank = rank, .slot = 0, .count = 1}};
           }};
 }
 
-Phase flag_exchange(int world) {
-  return {.size = [world](int) -> int64_t { return world; },
-          .step = [world](int rank, int64_t index) -> Step {
-            if (index == 0) return {.kind = Kind::kPost};
-            return {.kind = Kind::kWait, .peer = (rank + static_cast<int>(index)) % world, .flag = 1};
-          }};
+Phase between_flags(int world, std::function<int(int rank)> combines,
+                    std::function<Step(int rank, int k)> combine) {
+  return {.size = [=](int rank) { return 2 * int64_t{world} + combines(rank); },
+          .step =
+              [=](int rank, int64_t index) {
+                const int i = static_cast<int>(index);
+                if (i < world) return raise_or_wait(world, rank, i, 1);
+                const int last = world + combines(rank);
+                return i < last ? combine(rank, i - world) : raise_or_wait(world, rank, i - last, 2);
+              }};
 }
 
 Phase load_all(int world, int from, int to) {

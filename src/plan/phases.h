@@ -91,15 +91,20 @@ Phase recursive_gathering(GroupOf group, ItemOf item);
 /// Manber, 1988.)
 Phase dissemination(GroupOf group);
 
-/// One-sided, on shared memory: after everybody has raised its flag, rank r adds slot r of all ranks in rank
-/// order and stores the sum into slot r of all ranks; then flags again. Two flag exchanges, no copy.
-Phase push(int world);
-
-/// One-sided: raises the flag, then waits until everybody has raised theirs.
+/// One-sided, on shared memory: raises the flag, then waits until everybody has raised theirs.
 Phase flag_exchange(int world);
 
 /// One-sided: adds slot `from` of all ranks in rank order and stores the sum into the rank's own slot `to`.
 Phase load_all(int world, int from, int to);
+
+/// One-sided: everybody loads slot 0 of the root when that has raised its flag, then raises its own, for which
+/// the root waits.
+Phase pull(int world, int root);
+
+/// One-sided: flags, so that everybody's data is ready; then a rank's own combines; then flags again, so that
+/// nobody goes on while another still loads from it or stores to it.
+Phase between_flags(int world, std::function<int(int rank)> combines,
+                    std::function<Step(int rank, int k)> combine);
 
 /// The largest power of two that is at most `size`, which is at least 1.
 int power_of_two_below(int size);

@@ -41,6 +41,37 @@ void expect(Problems& problems, const std::string& what, const std::vector<float
   }
 }
 
+/// Where the buffers of a call lie. kMixed: in shared memory on even ranks only.
+enum class Place { kPrivate, kShared, kMixed };
+
+/// A buffer of floats, with something on both sides that must not be touched.
+class Floats {
+ public:
+  Floats(Communicator& comm, Place place, const std::vector<float>& content) {
+    const bool shared = place == Place::kShared || (place == Place::kMixed && comm.rank() % 2 == 0);
+    if (shared) memory_ = comm.allocate((content.size() + 2) * sizeof(float));
+    private_.resize(shared ? 0 : content.size() + 2);
+    all_ = {shared ? static_cast<float*>(memory_.get()) : private_.data(), content.size() + 2};
+    all_.front() = all_.back() = kUntouched;
+    std::copy(content.begin(), content.end(), inner().begin());
+  }
+  operator Buffer() { return inner(); }  // NOLINT(google-explicit-constructor): a view
+  /// What it holds.
+  std::vector<float> content(Problems& problems, const std::string& what) {
+    if (all_.front() != kUntouched || all_.back() != kUntouched)
+      problems.push_back(what + ", beside the buffer");
+    return {inner().begin(), inner().end()};
+  }
+
+ private:
+  static constexpr float kUntouched = -7.0F;
+  std::span<float> inner() { return all_.subspan(1, all_.size() - 2); }
+
+  std::shared_ptr<void> memory_;
+  std::vector<float> private_;
+  std::span<float> all_;
+};
+
 std::vector<int64_t> counts(int world) {
   return {0, 1, world - 1, world, world + 1, 1000, 5000, 70'001};
 }
@@ -71,20 +102,21 @@ void check_all_reduce(Communicator& comm, const CallOptions& options, int64_t co
   if (all.front() != -7.0F || all.back() != -7.0F) problems.push_back(what("beside the buffer"));
 }
 
-void check_rooted(Communicator& comm, Collective collective, const CallOptions& options, int64_t count,
-                  int root, Problems& problems) {
+void check_rooted(Communicator& comm, Collective collective, const CallOptions& options, Place place,
+                  int64_t count, int root, Problems& problems) {
   const int world = comm.world_size();
   const int rank = comm.rank();
   const std::string what = fmt::format("{} by {}, {} of {}, root {}", plan::name(collective),
                                        options.algorithm, count, world, root);
   if (collective == Collective::kBroadcast) {
-    auto data = values(rank, count);
+    Floats data(comm, place, values(rank, count));
     comm.broadcast(data, root, options);
-    expect(problems, what, data, [&](int64_t i) { return value(root, i); });
+    expect(problems, what, data.content(problems, what), [&](int64_t i) { return value(root, i); });
   } else if (collective == Collective::kReduce) {
-    auto data = values(rank, count);
+    Floats data(comm, place, values(rank, count));
     comm.reduce(data, root, ReduceOp::kSum, options);
-    if (rank == root) expect(problems, what, data, [&](int64_t i) { return sum_of(world, i); });
+    const auto found = data.content(problems, what);
+    if (rank == root) expect(problems, what, found, [&](int64_t i) { return sum_of(world, i); });
   } else if (collective == Collective::kScatter) {
     auto input = rank == root ? values(root, count * world) : std::vector<float>();
     std::vector<float> output(static_cast<size_t>(count));
@@ -100,31 +132,33 @@ void check_rooted(Communicator& comm, Collective collective, const CallOptions& 
   }
 }
 
-void check_flat(Communicator& comm, Collective collective, const CallOptions& options, int64_t count,
-                Problems& problems) {
+void check_flat(Communicator& comm, Collective collective, const CallOptions& options, Place place,
+                int64_t count, Problems& problems) {
   const int world = comm.world_size();
   const int rank = comm.rank();
   const std::string what =
       fmt::format("{} by {}, {} of {}", plan::name(collective), options.algorithm, count, world);
   if (collective == Collective::kAllGather) {
-    auto input = values(rank, count, 3);
-    std::vector<float> output(static_cast<size_t>(count * world));
+    Floats input(comm, place, values(rank, count, 3));
+    Floats output(comm, place, std::vector<float>(static_cast<size_t>(count * world)));
     comm.all_gather(input, output, options);
-    expect(problems, what, output,
+    expect(problems, what, output.content(problems, what),
            [&](int64_t i) { return value(static_cast<int>(i / count), i % count + 3); });
   } else if (collective == Collective::kReduceScatter) {
-    auto input = values(rank, count);
+    Floats input(comm, place, values(rank, count));
     const int64_t base = count / world, longer = count % world;
     const int64_t begin = base * rank + std::min<int64_t>(rank, longer);
-    std::vector<float> output(static_cast<size_t>(base + (rank < longer ? 1 : 0)));
+    Floats output(comm, place, std::vector<float>(static_cast<size_t>(base + (rank < longer ? 1 : 0))));
     comm.reduce_scatter(input, output, ReduceOp::kSum, options);
-    expect(problems, what, output, [&](int64_t i) { return sum_of(world, begin + i); });
-    expect(problems, what + ", input", input, [&](int64_t i) { return value(rank, i); });
+    expect(problems, what, output.content(problems, what),
+           [&](int64_t i) { return sum_of(world, begin + i); });
+    expect(problems, what + ", input", input.content(problems, what),
+           [&](int64_t i) { return value(rank, i); });
   } else {
-    auto input = values(rank, count * world);
-    std::vector<float> output(input.size());
+    Floats input(comm, place, values(rank, count * world));
+    Floats output(comm, place, std::vector<float>(static_cast<size_t>(count * world)));
     comm.all_to_all(input, output, options);
-    expect(problems, what, output,
+    expect(problems, what, output.content(problems, what),
            [&](int64_t i) { return value(static_cast<int>(i / count), count * rank + i % count); });
   }
 }
@@ -135,9 +169,7 @@ Problems check_collectives(Communicator& comm) {
   Problems problems;
   const int world = comm.world_size();
   for (const auto& algorithm : plan::algorithms()) {
-    const bool one_sided =
-        algorithm.name == "push" || algorithm.name == "one-shot" || algorithm.name == "flags";
-    if (one_sided && comm.engine() != "shm" && comm.engine() != "threads") continue;
+    if (algorithm.one_sided && comm.engine() != "shm" && comm.engine() != "threads") continue;
     const CallOptions options = {.algorithm = algorithm.name};
     if (algorithm.collective == Collective::kBarrier) {
       for (int i = 0; i < 3; ++i) comm.barrier(options);
@@ -145,19 +177,23 @@ Problems check_collectives(Communicator& comm) {
     }
     for (const int64_t count : counts(world)) {
       if (algorithm.name == "one-shot" && count > 500) continue;
-      switch (algorithm.collective) {
-        case Collective::kAllReduce:
-          check_all_reduce(comm, options, count, problems);
-          break;
-        case Collective::kAllGather:
-        case Collective::kReduceScatter:
-        case Collective::kAllToAll:
-          check_flat(comm, algorithm.collective, options, count, problems);
-          break;
-        default:
-          for (const int root : {0, world / 2, world - 1}) {
-            check_rooted(comm, algorithm.collective, options, count, root, problems);
-          }
+      if (algorithm.collective == Collective::kAllReduce) {
+        check_all_reduce(comm, options, count, problems);
+        continue;
+      }
+      for (const Place place : {Place::kPrivate, Place::kShared, Place::kMixed}) {
+        if (place != Place::kPrivate && !algorithm.one_sided) continue;
+        switch (algorithm.collective) {
+          case Collective::kAllGather:
+          case Collective::kReduceScatter:
+          case Collective::kAllToAll:
+            check_flat(comm, algorithm.collective, options, place, count, problems);
+            break;
+          default:
+            for (const int root : {0, world / 2, world - 1}) {
+              check_rooted(comm, algorithm.collective, options, place, count, root, problems);
+            }
+        }
       }
     }
   }

@@ -40,6 +40,14 @@ Plan dissemination_barrier(int world);  ///< ceil(log2 P) rounds. (Hensgen, Fink
 /// One-sided: everybody raises its flag and waits for all others'.
 Plan flag_barrier(int world);
 
+// One-sided: two flags after each other, and nothing is copied on the way. Reductions add in rank order.
+
+Plan pull_broadcast(int world, int root);  ///< Everybody loads all from the root.
+Plan push_reduce(int world, int root);     ///< Rank r adds chunk r of all and stores it at the root.
+Plan push_all_gather(int world);           ///< Everybody stores its part at all others.
+Plan pull_reduce_scatter(int world);       ///< Rank r adds chunk r of all.
+Plan pull_all_to_all(int world);           ///< Everybody loads its piece from all others.
+
 /// What a plan is made for.
 struct Shape {
   int world = 1;
@@ -53,6 +61,7 @@ struct Algorithm {
   std::string_view name;
   std::string_view summary;
   Plan (*make)(const Shape& shape);
+  bool one_sided = false;  ///< It needs memory that all ranks share.
 };
 
 /// All of them; within a collective, simplest first.
