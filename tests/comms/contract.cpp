@@ -6,6 +6,7 @@
 #include <cstring>
 
 #include "lockstep/plan/collectives.h"
+#include "plan/reference_machine.h"
 
 namespace lockstep::test {
 
@@ -204,22 +205,58 @@ Problems check_collectives(Communicator& comm) {
   return problems;
 }
 
+namespace {
+
+struct Reduction {
+  Collective collective;
+  std::string_view algorithm;
+};
+
+/// Every way to reduce that the engine has; "" is its own choice.
+std::vector<Reduction> reductions(const Communicator& comm) {
+  const bool shares = comm.engine() == "shm" || comm.engine() == "threads";
+  std::vector<Reduction> all;
+  for (const auto collective : {Collective::kAllReduce, Collective::kReduce, Collective::kReduceScatter}) {
+    all.push_back({collective, ""});
+    for (const auto& algorithm : plan::algorithms_of(collective)) {
+      if (algorithm.one_sided && !shares) continue;
+      all.push_back({collective, algorithm.name});
+    }
+  }
+  return all;
+}
+
+}  // namespace
+
 Problems check_types(Communicator& comm) {
   Problems problems;
   const int world = comm.world_size();
-  constexpr int64_t kCount = 1001;
+  constexpr int64_t kCount = 201;  // 1.6 kB of the widest type: one-shot takes it
   const auto check = [&](DataType type, ReduceOp op, const auto& to_bytes, double expected) {
-    for (const std::string_view algorithm : {"", "ring", "direct", "tree"}) {
+    for (const auto& [collective, algorithm] : reductions(comm)) {
       std::vector<std::byte> data(kCount * size_of(type));
       const auto element = to_bytes(static_cast<double>(comm.rank() % 2 + 1));
       const auto wanted = to_bytes(expected);
       for (size_t i = 0; i < kCount; ++i)
         std::memcpy(data.data() + i * sizeof(element), &element, sizeof(element));
-      comm.all_reduce(Buffer(data.data(), kCount, type), op, {.algorithm = algorithm});
-      for (size_t i = 0; i < kCount; ++i) {
+      int64_t results = kCount;
+      const Buffer buffer(data.data(), kCount, type);
+      const CallOptions options = {.algorithm = algorithm};
+      if (collective == Collective::kAllReduce) {
+        comm.all_reduce(buffer, op, options);
+      } else if (collective == Collective::kReduce) {
+        comm.reduce(buffer, world - 1, op, options);
+        if (comm.rank() != world - 1) results = 0;
+      } else {
+        results = kCount / world + (comm.rank() < kCount % world ? 1 : 0);
+        std::vector<std::byte> output(static_cast<size_t>(results) * size_of(type));
+        comm.reduce_scatter(buffer, Buffer(output.data(), results, type), op, options);
+        data = std::move(output);
+      }
+      for (size_t i = 0; i < static_cast<size_t>(results); ++i) {
         if (std::memcmp(data.data() + i * sizeof(wanted), &wanted, sizeof(wanted)) == 0) continue;
-        problems.push_back(fmt::format("{} of {} by '{}' in a world of {}: element {}", name(op), name(type),
-                                       algorithm, world, i));
+        problems.push_back(fmt::format("{} {} of {} by '{}' in a world of {}: element {}",
+                                       plan::name(collective), name(op), name(type), algorithm, world, i));
         break;
       }
     }
@@ -266,6 +303,34 @@ Problems check_types(Communicator& comm) {
   check(DataType::kBool, ReduceOp::kMax, as_bool, largest);
   check(DataType::kBool, ReduceOp::kProduct, as_bool, 1);
   check(DataType::kBool, ReduceOp::kMin, as_bool, 1);
+  return problems;
+}
+
+Problems check_bits(Communicator& comm) {
+  Problems problems;
+  constexpr int64_t kCount = 331;
+  for (const auto& [collective, algorithm] : reductions(comm)) {
+    // A hierarchical plan depends on where the ranks are.
+    if (collective != Collective::kAllReduce || algorithm.empty() || algorithm == "hierarchical") continue;
+    // Sums of these values round, so that every order of adding gives other bits.
+    const auto plan = plan::make_plan(collective, algorithm, {.world = comm.world_size()});
+    const plan::reference::Data<float> data(plan, kCount);
+    plan::reference::Machine<float> machine(plan, data, /*seed=*/1);
+    if (!machine.run().empty()) return {fmt::format("{}: the reference could not run it", algorithm)};
+    std::vector<float> own, expected;
+    for (int chunk = 0; chunk < plan.chunks; ++chunk) {
+      const auto brought = data.contribution(comm.rank(), chunk);
+      own.insert(own.end(), brought.begin(), brought.end());
+      const auto& sum = machine.results()[static_cast<size_t>(comm.rank())][static_cast<size_t>(chunk)];
+      expected.insert(expected.end(), sum.begin(), sum.begin() + data.elements(chunk));
+    }
+    for (const bool shared : {false, true}) {
+      Floats found(comm, shared ? Place::kShared : Place::kPrivate, own);
+      comm.all_reduce(found, ReduceOp::kSum, {.algorithm = algorithm});
+      if (found.content(problems, std::string(algorithm)) != expected)
+        problems.push_back(fmt::format("{} gives other bits than its plan", algorithm));
+    }
+  }
   return problems;
 }
 
@@ -368,7 +433,8 @@ Problems check_split(Communicator& comm) {
 
 std::string check_all(Communicator& comm) {
   std::string text;
-  for (const auto check : {check_collectives, check_types, check_messages, check_async, check_split}) {
+  for (const auto check :
+       {check_collectives, check_types, check_bits, check_messages, check_async, check_split}) {
     for (const auto& problem : check(comm)) text += problem + "\n";
   }
   return text;

@@ -12,8 +12,10 @@ namespace lockstep::test {
 /// All ranks must call it. Returns what is wrong, first thing first; empty if all is right.
 std::vector<std::string> check_collectives(Communicator& comm);
 
-/// Every type with every operation, by a plan of messages and by the engine's own choice.
+/// Every type with every operation, by every algorithm that reduces and by the engine's own choice.
 std::vector<std::string> check_types(Communicator& comm);
+/// Every all-reduce gives the bits of its plan, run by the oracle of the verifier, on all ranks.
+std::vector<std::string> check_bits(Communicator& comm);
 
 /// Point to point: blocking and not, both ways at once, small and large, in order.
 std::vector<std::string> check_messages(Communicator& comm);

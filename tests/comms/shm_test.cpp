@@ -18,17 +18,6 @@ namespace {
 using testing::HasSubstr;
 using testing::Not;
 
-std::string joined(const std::vector<std::string>& problems) {
-  std::string text;
-  for (const auto& problem : problems) text += problem + "\n";
-  return text;
-}
-
-std::string all_checks(Communicator& comm) {
-  return joined(check_collectives(comm)) + joined(check_types(comm)) + joined(check_messages(comm)) +
-         joined(check_async(comm)) + joined(check_split(comm));
-}
-
 /// A buffer of this many floats that collectives use in place.
 struct Floats {
   Floats(Communicator& comm, int64_t wanted)
@@ -45,7 +34,7 @@ struct Floats {
 class Shm : public testing::TestWithParam<int> {};
 
 TEST_P(Shm, KeepsTheContract) {
-  for (const auto& rank : run_processes(GetParam(), all_checks)) {
+  for (const auto& rank : run_processes(GetParam(), check_all)) {
     EXPECT_EQ(rank.status, 0);
     EXPECT_EQ(rank.text, "");
   }

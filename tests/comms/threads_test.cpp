@@ -43,6 +43,9 @@ TEST_P(Contract, HoldsIfSendsWaitForTheirReceivesAndStepsAreDelayed) {
 TEST_P(Contract, HoldsForEveryTypeAndOperation) {
   holds(check_types);
 }
+TEST_P(Contract, EveryAlgorithmGivesTheBitsOfItsPlan) {
+  holds(check_bits);
+}
 TEST_P(Contract, MessagesArriveInOrderBothWaysAtOnce) {
   holds(check_messages);
 }
