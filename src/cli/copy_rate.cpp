@@ -1,4 +1,4 @@
-#include "cli/doctor/copy_rate.h"
+#include "cli/copy_rate.h"
 
 #include <sched.h>
 
@@ -11,7 +11,7 @@
 
 #include "lockstep/error.h"
 
-namespace lockstep::cli::doctor {
+namespace lockstep::cli {
 
 namespace {
 
@@ -32,7 +32,9 @@ struct Blocks {
     std::memset(source.get(), 1, bytes);
     std::memset(target.get(), 2, bytes);
   }
-  void copy() { std::memcpy(target.get(), source.get(), bytes); }
+  void copy(int times) {
+    for (int i = 0; i < times; ++i) std::memcpy(target.get(), source.get(), bytes);
+  }
 
   size_t bytes;
   std::unique_ptr<char[]> source;
@@ -42,8 +44,10 @@ struct Blocks {
 /// All cores copy a block each, in step; the fastest round counts.
 double rate(const std::vector<int>& cpus, size_t block_bytes) {
   using Clock = std::chrono::steady_clock;
+  constexpr size_t kRoundBytes = size_t{8} << 20;  // meeting at the barrier must not count
+  const int times = static_cast<int>(std::max<size_t>(1, kRoundBytes / block_bytes));
   std::vector<Clock::time_point> ticks;
-  // Runs when all threads have arrived: between two ticks every thread has copied its block once.
+  // Runs when all threads have arrived: between two ticks every thread has copied its block `times` times.
   std::barrier in_step(static_cast<std::ptrdiff_t>(cpus.size()),
                        [&]() noexcept { ticks.push_back(Clock::now()); });
   ticks.reserve(kRounds + 1);
@@ -53,10 +57,10 @@ double rate(const std::vector<int>& cpus, size_t block_bytes) {
     threads.emplace_back([&, i] {
       stay_on(cpus[i]);
       Blocks blocks(block_bytes);
-      blocks.copy();
+      blocks.copy(1);
       in_step.arrive_and_wait();
       for (int round = 0; round < kRounds; ++round) {
-        blocks.copy();
+        blocks.copy(times);
         in_step.arrive_and_wait();
       }
       last_bytes[i] = blocks.target[block_bytes - 1];
@@ -68,8 +72,14 @@ double rate(const std::vector<int>& cpus, size_t block_bytes) {
   }
   auto best = Clock::duration::max();
   for (size_t i = 1; i < ticks.size(); ++i) best = std::min(best, ticks[i] - ticks[i - 1]);
-  const auto bytes = static_cast<double>(block_bytes * cpus.size());
+  const auto bytes = static_cast<double>(block_bytes * cpus.size()) * times;
   return bytes / std::chrono::duration<double>(best).count();
+}
+
+std::vector<int> first_cpus(const std::vector<launch::Core>& cores) {
+  std::vector<int> cpus;
+  for (const auto& core : cores) cpus.push_back(core.cpus.front());
+  return cpus;
 }
 
 }  // namespace
@@ -80,11 +90,16 @@ CopyRate measure_copy_rate(const std::vector<launch::Core>& cores, uint64_t cach
   constexpr uint64_t kLeastOfACore = uint64_t{4} << 20;
   const uint64_t wanted = std::max(kLeast, cache_bytes * 2);
   const uint64_t together = std::max(kLeastOfACore, std::min(wanted, memory_bytes / 2));
-  std::vector<int> cpus;
-  for (const auto& core : cores) cpus.push_back(core.cpus.front());
+  const std::vector<int> cpus = first_cpus(cores);
   const auto block = std::max(kLeastOfACore, together / std::max<size_t>(1, cpus.size()));
   return {.one_core = rate({cpus.front()}, static_cast<size_t>(together)),
           .all_cores = rate(cpus, static_cast<size_t>(block))};
 }
 
-}  // namespace lockstep::cli::doctor
+CopyRate measure_copy_rate_of(const std::vector<launch::Core>& cores, uint64_t block_bytes) {
+  const std::vector<int> cpus = first_cpus(cores);
+  return {.one_core = rate({cpus.front()}, static_cast<size_t>(block_bytes)),
+          .all_cores = rate(cpus, static_cast<size_t>(block_bytes))};
+}
+
+}  // namespace lockstep::cli

@@ -1,0 +1,130 @@
+#include "lockstep/plan/fit.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <set>
+
+#include "lockstep/error.h"
+#include "plan/least_squares.h"
+
+namespace lockstep::plan {
+
+namespace {
+
+constexpr size_t kMostRegimes = 4;
+constexpr size_t kLeastSizes = 3;  // of a regime, unless it is the only one: two unknowns fit any two sizes
+
+/// Parameters for a run of sizes, and the squared error that they leave.
+struct Piece {
+  size_t begin = 0, end = 0;  // of the sizes
+  Network network = {};
+  double error = 0;
+};
+
+/// The measurements of one form, by size.
+class FormFit {
+ public:
+  explicit FormFit(std::vector<Measurement> measurements) : measurements_(std::move(measurements)) {
+    std::set<int64_t> sizes;
+    for (const auto& measurement : measurements_) sizes.insert(measurement.bytes);
+    sizes_.assign(sizes.begin(), sizes.end());
+  }
+
+  std::vector<Regime> regimes() const {
+    constexpr double kExact = 1e-18;  // of a squared relative error: nothing is left to explain
+    std::vector<Piece> best = {piece(0, sizes_.size())};
+    for (size_t count = 2; count <= kMostRegimes && count * kLeastSizes <= sizes_.size(); ++count) {
+      if (error(best) < kExact * static_cast<double>(measurements_.size())) break;
+      const auto candidate = cut(0, count);
+      if (error(candidate) <= error(best) / 2) best = candidate;
+    }
+    std::vector<Regime> found;
+    for (const auto& [begin, end, network, error] : best) {
+      // Nobody measured between two regimes: each gets its half, by ratio.
+      const double border =
+          end < sizes_.size()
+              ? std::sqrt(static_cast<double>(sizes_[end - 1]) * static_cast<double>(sizes_[end]))
+              : static_cast<double>(sizes_.back());
+      found.push_back({.up_to_bytes = std::llround(border), .network = network});
+    }
+    return found;
+  }
+
+ private:
+  static double error(const std::vector<Piece>& pieces) {
+    double sum = 0;
+    for (const auto& piece : pieces) sum += piece.error;
+    return sum;
+  }
+
+  Piece piece(size_t begin, size_t end) const {
+    std::vector<Equation> equations;
+    for (const auto& [form, bytes, terms, time_s] : measurements_) {
+      if (bytes < sizes_[begin] || bytes > sizes_[end - 1]) continue;
+      equations.push_back(
+          {.factors = {terms.rounds / time_s, terms.bytes / time_s, terms.reduced_bytes / time_s},
+           .value = 1});
+    }
+    const auto [latency_s, s_per_byte, reduce_s_per_byte] = non_negative_least_squares(equations);
+    return {.begin = begin,
+            .end = end,
+            .network = {.between = {.latency_s = latency_s, .s_per_byte = s_per_byte},
+                        .reduce_s_per_byte = reduce_s_per_byte},
+            .error = squared_error(equations, {latency_s, s_per_byte, reduce_s_per_byte})};
+  }
+
+  /// The best `count` pieces of the sizes from `begin` on.
+  std::vector<Piece> cut(size_t begin, size_t count) const {
+    if (count == 1) return {piece(begin, sizes_.size())};
+    std::vector<Piece> best;
+    for (size_t end = begin + kLeastSizes; end + (count - 1) * kLeastSizes <= sizes_.size(); ++end) {
+      std::vector<Piece> candidate = cut(end, count - 1);
+      candidate.insert(candidate.begin(), piece(begin, end));
+      if (best.empty() || error(candidate) < error(best)) best = std::move(candidate);
+    }
+    return best;
+  }
+
+  std::vector<Measurement> measurements_;
+  std::vector<int64_t> sizes_;
+};
+
+}  // namespace
+
+CostTerms cost_terms(const Plan& plan, Count count, int element_bytes) {
+  const auto time = [&](const Network& network) {
+    return simulate(plan, network, count, element_bytes).time_s;
+  };
+  return {.rounds = time({.between = {.latency_s = 1}}),
+          .bytes = time({.between = {.s_per_byte = 1}}),
+          .reduced_bytes = time({.reduce_s_per_byte = 1})};
+}
+
+std::optional<double> Model::time_s(const std::string& form, int64_t bytes, const CostTerms& terms) const {
+  const auto found = forms.find(form);
+  if (found == forms.end() || found->second.empty()) return std::nullopt;
+  const auto& regimes = found->second;
+  const auto regime = std::find_if(regimes.begin(), regimes.end() - 1, [bytes](const Regime& candidate) {
+    return bytes <= candidate.up_to_bytes;
+  });
+  return terms.time_s(regime->network);
+}
+
+Model fit(const std::vector<Measurement>& measurements) {
+  std::map<std::string, std::vector<Measurement>> by_form;
+  for (const auto& measurement : measurements) {
+    if (!(measurement.time_s > 0) || std::isinf(measurement.time_s)) {
+      throw UsageError(fmt::format("fit: {} of {} bytes took {} s; hint: times are above zero",
+                                   measurement.form, measurement.bytes, measurement.time_s));
+    }
+    by_form[measurement.form].push_back(measurement);
+  }
+  Model model;
+  for (auto& [form, own] : by_form) model.forms[form] = FormFit(std::move(own)).regimes();
+  return model;
+}
+
+}  // namespace lockstep::plan
