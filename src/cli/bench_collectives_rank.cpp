@@ -10,6 +10,7 @@
 #include "cli/bench_request.h"
 #include "cli/define.h"
 #include "cli/flags.h"
+#include "cli/sample.h"
 #include "comms/combine.h"
 #include "lockstep/comms/init.h"
 #include "lockstep/error.h"
@@ -84,27 +85,27 @@ double microseconds_since(Clock::time_point begin) {
   return std::chrono::duration<double, std::micro>(Clock::now() - begin).count();
 }
 
-/// Microseconds of a call. The owner of large data has just written it, as backward writes gradients; small
-/// data is called for in a row, since it stays in the cache anyhow and reading the clock would count.
+/// Microseconds of a call: the median of many, so that one during which this rank was put off its core does
+/// not count. The owner of large data has just written it, as backward writes gradients; small data is called
+/// for several times in a row, since it stays in the cache anyhow and reading the clock would count.
 double measure(Row& row, const Kind& kind) {
   const Buffers& b = row.buffers;
   const CallOptions options = {.algorithm = row.request.algorithm};
-  if (row.request.bytes <= 4096) {
-    std::fill_n(b.input, b.count, 0.0F);
-    row.comm.barrier();
+  const bool is_small = row.request.bytes <= 4096;
+  const int in_a_row = is_small ? std::min(row.calls, 16) : 1;
+  std::fill_n(b.input, b.count, 0.0F);
+  row.comm.barrier();
+  Sample times_us;
+  for (int call = 0; call < row.calls; call += in_a_row) {
+    if (!is_small) {
+      std::fill_n(b.input, b.count, 1.0F);
+      row.comm.barrier();
+    }
     const auto begin = Clock::now();
-    for (int i = 0; i < row.calls; ++i) kind.call(row.comm, b, options);
-    return microseconds_since(begin) / row.calls;
+    for (int i = 0; i < in_a_row; ++i) kind.call(row.comm, b, options);
+    times_us.add(microseconds_since(begin) / in_a_row);
   }
-  double spent = 0;
-  for (int i = 0; i < row.calls; ++i) {
-    std::fill_n(b.input, b.count, 1.0F);
-    row.comm.barrier();
-    const auto begin = Clock::now();
-    kind.call(row.comm, b, options);
-    spent += microseconds_since(begin);
-  }
-  return spent / row.calls;
+  return times_us.median();
 }
 
 /// So many calls that a measurement takes about 20 ms; rank 0 decides.
@@ -126,15 +127,15 @@ double measure_floor(Row& row, std::vector<float>& memory) {
     sources.push_back(memory.data() + part * k);
     destinations.push_back(memory.data() + part * k);
   }
-  double spent = 0;
+  Sample times_us;
   for (int i = 0; i < row.calls; ++i) {
     std::fill_n(memory.data(), part * world, 1.0F);
     row.comm.barrier();
     const auto begin = Clock::now();
     comms::combine(DataType::kFloat32, ReduceOp::kSum, sources, destinations, part);
-    spent += microseconds_since(begin);
+    times_us.add(microseconds_since(begin));
   }
-  return spent / row.calls;
+  return times_us.median();
 }
 
 /// Whether the floor, which is that of push, says something of this row.

@@ -15,7 +15,7 @@ namespace lockstep::plan {
 namespace {
 
 constexpr size_t kMostRegimes = 4;
-constexpr size_t kLeastSizes = 3;  // of a regime, unless it is the only one: two unknowns fit any two sizes
+constexpr size_t kLeastSizes = 2;  // of a regime: as many as tell latency and bandwidth apart
 
 /// Parameters for a run of sizes, and the squared error that they leave.
 struct Piece {
@@ -34,12 +34,10 @@ class FormFit {
   }
 
   std::vector<Regime> regimes() const {
-    constexpr double kExact = 1e-18;  // of a squared relative error: nothing is left to explain
     std::vector<Piece> best = {piece(0, sizes_.size())};
     for (size_t count = 2; count <= kMostRegimes && count * kLeastSizes <= sizes_.size(); ++count) {
-      if (error(best) < kExact * static_cast<double>(measurements_.size())) break;
-      const auto candidate = cut(0, count);
-      if (error(candidate) <= error(best) / 2) best = candidate;
+      auto candidate = cut(0, count);
+      if (score(candidate) < score(best)) best = std::move(candidate);
     }
     std::vector<Regime> found;
     for (const auto& [begin, end, network, error] : best) {
@@ -58,6 +56,15 @@ class FormFit {
     double sum = 0;
     for (const auto& piece : pieces) sum += piece.error;
     return sum;
+  }
+
+  /// Schwarz's criterion: the less the better. A parameter must explain more than chance would.
+  double score(const std::vector<Piece>& pieces) const {
+    constexpr double kNoise = 0.03;    // relative: times do not repeat better than that
+    constexpr double kParameters = 4;  // of a regime, its border included
+    const auto count = static_cast<double>(measurements_.size());
+    const double variance = std::max(error(pieces) / count, kNoise * kNoise);
+    return count * std::log(variance) + kParameters * static_cast<double>(pieces.size()) * std::log(count);
   }
 
   Piece piece(size_t begin, size_t end) const {

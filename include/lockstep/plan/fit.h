@@ -54,8 +54,9 @@ struct Model {
 /// The parameters that explain what was measured: per form and regime the ones, none of them negative, with
 /// the least sum of squared *relative* errors, so that a microsecond counts as much as a second.
 ///
-/// A form has one regime, or more (at most 4, of at least 3 sizes each) where one more at least halves the
-/// sum; their borders are those with the least sum. Throws UsageError for a time that is not above zero.
+/// A form has one regime, or more (at most 4, of at least 2 sizes each) where Schwarz's criterion says that
+/// their parameters explain more than noise of 3%; their borders are those with the least sum. Throws
+/// UsageError for a time that is not above zero.
 Model fit(const std::vector<Measurement>& measurements);
 
 /// {"push": [{"up_to_bytes": 1024, "latency_s": 2e-7, "s_per_byte": 1e-11, "reduce_s_per_byte": 0}, ...],
