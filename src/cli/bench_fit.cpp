@@ -180,16 +180,16 @@ void print_parameters(const plan::Model& model) {
   const auto rate = [](double s_per_byte) {
     return s_per_byte > 0 ? fmt::format("{:.3f}", 1e-9 / s_per_byte) : "free";
   };
-  fmt::print("{:<18} {:>10} {:>10} {:>12} {:>12} {:>12}\n", "form", "from bytes", "to bytes", "latency us",
+  fmt::print("{:<18} {:>10} {:>10} {:>12} {:>12} {:>12}\n", "form", "messages", "to bytes", "latency us",
              "moves GB/s", "adds GB/s");
   for (const auto& [form, regimes] : model.forms) {
-    int64_t from = 0;
+    double from = 0;
     for (const auto& [up_to_bytes, network] : regimes) {
       const bool is_last = up_to_bytes == regimes.back().up_to_bytes;
-      fmt::print("{:<18} {:>10} {:>10} {:>12.3f} {:>12} {:>12}\n", form, from,
-                 is_last ? "any" : std::to_string(up_to_bytes), network.between.latency_s * 1e6,
+      fmt::print("{:<18} {:>10.0f} {:>10} {:>12.3f} {:>12} {:>12}\n", form, from,
+                 is_last ? "any" : fmt::format("{:.0f}", up_to_bytes), network.between.latency_s * 1e6,
                  rate(network.between.s_per_byte), rate(network.reduce_s_per_byte));
-      from = up_to_bytes + 1;
+      from = up_to_bytes;
     }
   }
 }

@@ -49,16 +49,13 @@ plan::CostTerms terms_of(const CollectiveBench& bench, const BenchRow& row, cons
 
 plan::Measurement measurement_of(const CollectiveBench& bench, const BenchRow& row, double time_us) {
   const std::string plan = plan_of(bench, row);
-  return {.form = form_of(row, plan),
-          .bytes = row.bytes,
-          .terms = terms_of(bench, row, plan),
-          .time_s = time_us * 1e-6};
+  return {.form = form_of(row, plan), .terms = terms_of(bench, row, plan), .time_s = time_us * 1e-6};
 }
 
 std::optional<double> predicted_us(const plan::Model& model, const CollectiveBench& bench,
                                    const BenchRow& row) {
   const std::string plan = plan_of(bench, row);
-  const auto time_s = model.time_s(form_of(row, plan), row.bytes, terms_of(bench, row, plan));
+  const auto time_s = model.time_s(form_of(row, plan), terms_of(bench, row, plan));
   return time_s ? std::optional(*time_s * 1e6) : std::nullopt;
 }
 

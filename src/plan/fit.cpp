@@ -24,13 +24,17 @@ struct Piece {
   double error = 0;
 };
 
-/// The measurements of one form, by size.
+/// The measurements of one form, by the size of their messages.
 class FormFit {
  public:
   explicit FormFit(std::vector<Measurement> measurements) : measurements_(std::move(measurements)) {
-    std::set<int64_t> sizes;
-    for (const auto& measurement : measurements_) sizes.insert(measurement.bytes);
+    std::set<double> sizes;
+    for (const auto& measurement : measurements_) sizes.insert(measurement.terms.message_bytes());
     sizes_.assign(sizes.begin(), sizes.end());
+    pieces_.resize(sizes_.size());
+    for (size_t begin = 0; begin < sizes_.size(); ++begin) {
+      for (size_t end = begin + 1; end <= sizes_.size(); ++end) pieces_[begin].push_back(make(begin, end));
+    }
   }
 
   std::vector<Regime> regimes() const {
@@ -42,11 +46,8 @@ class FormFit {
     std::vector<Regime> found;
     for (const auto& [begin, end, network, error] : best) {
       // Nobody measured between two regimes: each gets its half, by ratio.
-      const double border =
-          end < sizes_.size()
-              ? std::sqrt(static_cast<double>(sizes_[end - 1]) * static_cast<double>(sizes_[end]))
-              : static_cast<double>(sizes_.back());
-      found.push_back({.up_to_bytes = std::llround(border), .network = network});
+      const double border = end < sizes_.size() ? std::sqrt(sizes_[end - 1] * sizes_[end]) : sizes_.back();
+      found.push_back({.up_to_bytes = border, .network = network});
     }
     return found;
   }
@@ -67,10 +68,10 @@ class FormFit {
     return count * std::log(variance) + kParameters * static_cast<double>(pieces.size()) * std::log(count);
   }
 
-  Piece piece(size_t begin, size_t end) const {
+  Piece make(size_t begin, size_t end) const {
     std::vector<Equation> equations;
-    for (const auto& [form, bytes, terms, time_s] : measurements_) {
-      if (bytes < sizes_[begin] || bytes > sizes_[end - 1]) continue;
+    for (const auto& [form, terms, time_s] : measurements_) {
+      if (terms.message_bytes() < sizes_[begin] || terms.message_bytes() > sizes_[end - 1]) continue;
       equations.push_back(
           {.factors = {terms.rounds / time_s, terms.bytes / time_s, terms.reduced_bytes / time_s},
            .value = 1});
@@ -82,6 +83,8 @@ class FormFit {
                         .reduce_s_per_byte = reduce_s_per_byte},
             .error = squared_error(equations, {latency_s, s_per_byte, reduce_s_per_byte})};
   }
+
+  const Piece& piece(size_t begin, size_t end) const { return pieces_[begin][end - begin - 1]; }
 
   /// The best `count` pieces of the sizes from `begin` on.
   std::vector<Piece> cut(size_t begin, size_t count) const {
@@ -96,7 +99,8 @@ class FormFit {
   }
 
   std::vector<Measurement> measurements_;
-  std::vector<int64_t> sizes_;
+  std::vector<double> sizes_;               // of messages, rising
+  std::vector<std::vector<Piece>> pieces_;  // by begin, then by end
 };
 
 }  // namespace
@@ -110,12 +114,12 @@ CostTerms cost_terms(const Plan& plan, Count count, int element_bytes) {
           .reduced_bytes = time({.reduce_s_per_byte = 1})};
 }
 
-std::optional<double> Model::time_s(const std::string& form, int64_t bytes, const CostTerms& terms) const {
+std::optional<double> Model::time_s(const std::string& form, const CostTerms& terms) const {
   const auto found = forms.find(form);
   if (found == forms.end() || found->second.empty()) return std::nullopt;
   const auto& regimes = found->second;
-  const auto regime = std::find_if(regimes.begin(), regimes.end() - 1, [bytes](const Regime& candidate) {
-    return bytes <= candidate.up_to_bytes;
+  const auto regime = std::find_if(regimes.begin(), regimes.end() - 1, [&](const Regime& candidate) {
+    return terms.message_bytes() <= candidate.up_to_bytes;
   });
   return terms.time_s(regime->network);
 }
@@ -124,8 +128,8 @@ Model fit(const std::vector<Measurement>& measurements) {
   std::map<std::string, std::vector<Measurement>> by_form;
   for (const auto& measurement : measurements) {
     if (!(measurement.time_s > 0) || std::isinf(measurement.time_s)) {
-      throw UsageError(fmt::format("fit: {} of {} bytes took {} s; hint: times are above zero",
-                                   measurement.form, measurement.bytes, measurement.time_s));
+      throw UsageError(
+          fmt::format("fit: {} took {} s; hint: times are above zero", measurement.form, measurement.time_s));
     }
     by_form[measurement.form].push_back(measurement);
   }

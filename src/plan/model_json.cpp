@@ -1,6 +1,5 @@
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <cmath>
 #include <nlohmann/json.hpp>
 
@@ -32,8 +31,7 @@ double number(const Json& regime, const char* key, const std::string& path) {
 
 Regime read_regime(const Json& json, const std::string& path) {
   if (!json.is_object()) throw UsageError(fmt::format("model json {}: is no object", path));
-  constexpr double kMost = 9e18;  // below the largest int64_t
-  return {.up_to_bytes = static_cast<int64_t>(std::min(number(json, "up_to_bytes", path), kMost)),
+  return {.up_to_bytes = number(json, "up_to_bytes", path),
           .network = {.between = {.latency_s = number(json, "latency_s", path),
                                   .s_per_byte = number(json, "s_per_byte", path)},
                       .reduce_s_per_byte = number(json, "reduce_s_per_byte", path)}};
