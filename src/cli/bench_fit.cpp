@@ -180,13 +180,13 @@ void print_parameters(const plan::Model& model) {
   const auto rate = [](double s_per_byte) {
     return s_per_byte > 0 ? fmt::format("{:.3f}", 1e-9 / s_per_byte) : "free";
   };
-  fmt::print("{:<18} {:>10} {:>10} {:>12} {:>12} {:>12}\n", "form", "messages", "to bytes", "latency us",
+  fmt::print("{:<18} {:>12} {:>10} {:>12} {:>12} {:>12}\n", "form", "message from", "to bytes", "latency us",
              "moves GB/s", "adds GB/s");
   for (const auto& [form, regimes] : model.forms) {
     double from = 0;
     for (const auto& [up_to_bytes, network] : regimes) {
       const bool is_last = up_to_bytes == regimes.back().up_to_bytes;
-      fmt::print("{:<18} {:>10.0f} {:>10} {:>12.3f} {:>12} {:>12}\n", form, from,
+      fmt::print("{:<18} {:>12.0f} {:>10} {:>12.3f} {:>12} {:>12}\n", form, from,
                  is_last ? "any" : fmt::format("{:.0f}", up_to_bytes), network.between.latency_s * 1e6,
                  rate(network.between.s_per_byte), rate(network.reduce_s_per_byte));
       from = up_to_bytes;
@@ -212,11 +212,9 @@ void print_picks(const Json& engines) {
 }
 
 void print(const Options& options, const plan::Model& model, const Json& document) {
-  fmt::print(
-      "allreduce over {} ranks, {} rounds, all rows in each; medians. A form's parameters are fitted to "
-      "every "
-      "second size and judged by the sizes between\n\n",
-      options.bench.world, options.bench.rounds);
+  fmt::print("allreduce over {} ranks, {} rounds, every row in each; time: median\n", options.bench.world,
+             options.bench.rounds);
+  fmt::print("fitted to every second size, judged by the sizes between, which are held out\n\n");
   print_parameters(model);
   fmt::print("\n{:>10} {:<7} {:<18} {:>12} {:>12} {:>7}\n", "held out", "engine", "algorithm", "time us",
              "predicted us", "error");

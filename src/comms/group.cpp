@@ -179,8 +179,7 @@ void Group::execute_native(const Request& request) {
 
 void Group::execute(const Request& request) {
   if (request.algorithm == "native") return execute_native(request);
-  const ReadyPlan& ready = plans_.find(
-      request.collective, choose_algorithm(request, transport_->one_sided() != nullptr), request.root);
+  const ReadyPlan& ready = plans_.find(request.collective, choose_algorithm(request, engine()), request.root);
   const bool scatters = request.collective == Collective::kScatter;
   const Header header = {
       .call = ++calls_,

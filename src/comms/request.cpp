@@ -73,17 +73,19 @@ void check(const Request& request, int rank, int world) {
 namespace {
 
 /// Up to here a message's latency costs more than its bytes, and one round of everything beats two rounds of
-/// parts; both add in rank order. `lockstep bench --fit` measures it: Gloo would gain by one round to 256 KiB,
-/// MPI to 16 to 32 KiB.
-constexpr size_t kOneRoundBytes = size_t{32} << 10;
+/// parts; both add in rank order. `lockstep bench --fit` measures it.
+size_t one_round_bytes(std::string_view engine) {
+  return engine == "gloo" ? size_t{128} << 10 : size_t{32} << 10;
+}
 
 }  // namespace
 
-std::string_view choose_algorithm(const Request& request, bool shares) {
+std::string_view choose_algorithm(const Request& request, std::string_view engine) {
+  const bool shares = engine == "shm" || engine == "threads";
   if (!request.algorithm.empty()) return request.algorithm;
   switch (request.collective) {
     case Collective::kAllReduce:
-      if (!shares) return request.input.bytes() <= kOneRoundBytes ? "all-to-all" : "direct";
+      if (!shares) return request.input.bytes() <= one_round_bytes(engine) ? "all-to-all" : "direct";
       return request.input.bytes() <= transport::OneSided::kInboxBytes ? "one-shot" : "push";
     case Collective::kBarrier:
       return shares ? "flags" : "dissemination";

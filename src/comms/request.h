@@ -28,9 +28,8 @@ bool is_reduction(plan::Collective collective);
 /// size.
 void check(const Request& request, int rank, int world);
 
-/// The algorithm that the caller named, or the one for this size; `shares`: all ranks reach each other's
-/// memory.
-std::string_view choose_algorithm(const Request& request, bool shares);
+/// The algorithm that the caller named, or the engine's for this size.
+std::string_view choose_algorithm(const Request& request, std::string_view engine);
 
 /// The request's buffers as its plan sees them. What is not laid out like that goes through `work`.
 Data lay_out(const Request& request, int rank, int world, std::vector<std::byte>& work);
