@@ -170,14 +170,17 @@ void print(const Options& options, const Json& document) {
   }
   fmt::print("\n");
   for (const auto& copy : document["copies"]) {
-    fmt::print("copies of {} bytes on this machine: {:.1f} GB/s on one core, {:.1f} GB/s on {} at once\n",
-               copy["bytes"].get<int64_t>(), copy["one_core_gbps"].get<double>(),
-               copy["all_cores_gbps"].get<double>(), copy["cores"].get<int>());
+    fmt::print(
+        "copy bandwidth of this machine at {} bytes: {:.1f} GB/s on one core, {:.1f} GB/s on {} cores at "
+        "once\n",
+        copy["bytes"].get<int64_t>(), copy["one_core_gbps"].get<double>(),
+        copy["all_cores_gbps"].get<double>(), copy["cores"].get<int>());
   }
   fmt::print("predicted: {}\n", document["prediction"].get<std::string>());
   fmt::print(
-      "of floor: of the time, what the same loads, additions and stores take on private memory, on all ranks "
-      "at once, in the same rounds; the rest is flags and other cores' caches\n");
+      "of floor: the share of the time that the same loads, additions and stores take on private memory, on "
+      "all\n"
+      "  ranks at once, in the same rounds; the rest is flags and lines in other cores' caches\n");
 }
 
 /// The model to predict by, if it is in a file; refused if it does not know one of the rows.

@@ -29,8 +29,8 @@ void stay_on(int cpu) {
 class Blocks {
  public:
   explicit Blocks(size_t bytes) : bytes_(bytes), memory_(2 * bytes + 3 * kPage) {
-    // Half a page apart, modulo pages: some processors copy ten times slower where the low bits of both
-    // addresses are nearly the same.
+    // Half a page apart, modulo pages: where the target lies a few bytes past the source, modulo pages, some
+    // processors copy many times slower (AMD EPYC: 2.8 instead of 50 GB/s at 64 KiB), as malloc has it.
     const size_t past_page = reinterpret_cast<uintptr_t>(memory_.data()) % kPage;
     source_ = memory_.data() + kPage - past_page;
     target_ = source_ + (bytes + kPage - 1) / kPage * kPage + kPage / 2;

@@ -51,8 +51,8 @@ TEST(BenchCollectives, RowsHaveTheKeysThatOtherProgramsRead) {
 TEST(BenchCollectives, TheTableSaysWhatItsColumnsMean) {
   Child child({LOCKSTEP_COMMAND, "bench", "allreduce", "--rounds", "1", "--sizes", "64KiB"});
   ASSERT_EQ(child.wait(), 0) << child.errors();
-  for (const char* text : {"predicted us", "copies of 65536 bytes on this machine", "predicted: by a model",
-                           "of floor: of the time"}) {
+  for (const char* text : {"predicted us", "copy bandwidth of this machine at 65536 bytes",
+                           "predicted: by a model", "of floor: the share of the time"}) {
     EXPECT_THAT(child.output(), HasSubstr(text));
   }
 }
