@@ -13,6 +13,7 @@
 #include "lockstep/plan/all_reduce.h"
 #include "lockstep/plan/collectives.h"
 #include "lockstep/plan/cost.h"
+#include "lockstep/plan/fit.h"
 #include "lockstep/plan/grid.h"
 #include "lockstep/plan/json.h"
 #include "lockstep/plan/plan.h"

@@ -13,27 +13,50 @@
 
 namespace lockstep::cli {
 
+namespace {
+
+[[noreturn]] void refuse(const std::string& flag, const std::string& file) {
+  throw UsageError(fmt::format("{} {}: {}; hint: name a file in a folder that you may write", flag, file,
+                               std::strerror(errno)));
+}
+
+std::string partial(const std::string& file) {
+  return file + ".partial";
+}
+
+}  // namespace
+
+void check_writable(const std::string& flag, const std::string& file) {
+  if (!std::ofstream(partial(file), std::ios::trunc)) refuse(flag, file);
+  std::remove(partial(file).c_str());
+}
+
+void write_json(const std::string& flag, const std::string& file, const nlohmann::json& document) {
+  std::ofstream stream(partial(file), std::ios::trunc);
+  stream << document.dump(2) << "\n";
+  stream.close();
+  if (stream && std::rename(partial(file).c_str(), file.c_str()) == 0) return;
+  const int reason = errno;
+  std::remove(partial(file).c_str());
+  errno = reason;
+  refuse(flag, file);
+}
+
 void JsonOutput::add_to(Flags flags) {
   flags.optional_text("--json", asked_, file_, "Write JSON to FILE, or to standard output instead of text",
                       "FILE");
 }
 
+void JsonOutput::check() const {
+  if (!file_.empty()) check_writable("--json", file_);
+}
+
 void JsonOutput::write(const nlohmann::json& document) const {
   if (!asked_) return;
-  const std::string text = document.dump(2) + "\n";
   if (file_.empty()) {
-    fmt::print("{}", text);
-    return;
-  }
-  const std::string partial = file_ + ".partial";
-  std::ofstream stream(partial, std::ios::trunc);
-  stream << text;
-  stream.close();
-  if (!stream || std::rename(partial.c_str(), file_.c_str()) != 0) {
-    const std::string reason = std::strerror(errno);
-    std::remove(partial.c_str());
-    throw UsageError(
-        fmt::format("--json {}: {}; hint: name a file in a folder that you may write", file_, reason));
+    fmt::print("{}\n", document.dump(2));
+  } else {
+    write_json("--json", file_, document);
   }
 }
 

@@ -7,12 +7,19 @@ namespace lockstep::cli {
 
 class Flags;
 
+/// Writes to `file` whole or not at all; throws UsageError naming the flag and the file.
+void write_json(const std::string& flag, const std::string& file, const nlohmann::json& document);
+
+/// Throws as write_json() would, before there is anything to write: for what takes long to make.
+void check_writable(const std::string& flag, const std::string& file);
+
 /// The flag `--json [FILE]`. Without FILE standard output holds the JSON and nothing else.
 class JsonOutput {
  public:
   void add_to(Flags flags);
 
   bool asked() const { return asked_; }
+  void check() const;  ///< Throws if FILE cannot be written.
   /// Text for people goes to standard output unless the JSON does.
   bool prints_text() const { return !asked_ || !file_.empty(); }
   /// Writes the document to FILE (whole or not at all) or to standard output. Does nothing when not asked.

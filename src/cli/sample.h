@@ -1,6 +1,7 @@
 #pragma once
 
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace lockstep::cli {
@@ -8,6 +9,8 @@ namespace lockstep::cli {
 /// What several rounds measured.
 class Sample {
  public:
+  Sample() = default;
+  explicit Sample(std::vector<double> values) : values_(std::move(values)) {}
   void add(double value) { values_.push_back(value); }
   bool empty() const { return values_.empty(); }
   double median() const;

@@ -70,10 +70,20 @@ void check(const Request& request, int rank, int world) {
   }
 }
 
-std::string_view usual_algorithm(const Request& request, bool shares) {
+namespace {
+
+/// Up to here a message's latency costs more than its bytes, and one round of everything beats two rounds of
+/// parts; both add in rank order. `lockstep bench --fit` measures it.
+size_t one_round_bytes(std::string_view engine) {
+  return engine == "gloo" ? size_t{128} << 10 : size_t{32} << 10;
+}
+
+}  // namespace
+
+std::string_view usual_algorithm(const Request& request, std::string_view engine, bool shares) {
   switch (request.collective) {
     case Collective::kAllReduce:
-      if (!shares) return "direct";
+      if (!shares) return request.input.bytes() <= one_round_bytes(engine) ? "all-to-all" : "direct";
       return request.input.bytes() <= transport::OneSided::kInboxBytes ? "one-shot" : "push";
     case Collective::kBarrier:
       return shares ? "flags" : "dissemination";

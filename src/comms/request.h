@@ -28,8 +28,9 @@ bool is_reduction(plan::Collective collective);
 /// size.
 void check(const Request& request, int rank, int world);
 
-/// The algorithm for this size where the caller named none; `shares`: all ranks reach each other's memory.
-std::string_view usual_algorithm(const Request& request, bool shares);
+/// The engine's algorithm for this size, where the caller named none; `shares`: by memory that all ranks
+/// reach.
+std::string_view usual_algorithm(const Request& request, std::string_view engine, bool shares);
 
 /// The request's buffers as its plan sees them. What is not laid out like that goes through `work`.
 Data lay_out(const Request& request, const ReadyPlan& ready, int rank, std::vector<std::byte>& work);

@@ -112,9 +112,18 @@ TEST(GlooFaults, DifferentCallsAreTheSameErrorEverywhere) {
          std::vector<float> data(comm.rank() == 0 ? 4096 : 4000);
          comm.all_reduce(data);
        },
-       "all_reduce #1: rank 0 called all_reduce #1 (sum of 4096 float32, algorithm direct), rank 1 called "
+       "all_reduce #1: rank 0 called all_reduce #1 (sum of 4096 float32, algorithm all-to-all), rank 1 "
+       "called "
        "all_reduce #1 "
-       "(sum of 4000 float32, algorithm direct); hint: "},
+       "(sum of 4000 float32, algorithm all-to-all); hint: "},
+      {[](Communicator& comm) {  // sizes that take different algorithms
+         std::vector<float> data(comm.rank() == 0 ? 4096 : 100'000);
+         comm.all_reduce(data);
+       },
+       "all_reduce #1: rank 0 called all_reduce #1 (sum of 4096 float32, algorithm all-to-all), rank 1 "
+       "called "
+       "all_reduce #1 "
+       "(sum of 100000 float32, algorithm direct); hint: "},
       {[](Communicator& comm) {  // both only send
          std::vector<float> data(1000);
          comm.broadcast(data, comm.rank());

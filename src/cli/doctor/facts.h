@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "cli/doctor/copy_rate.h"
+#include "cli/copy_rate.h"
 #include "cli/torch_probe.h"
 #include "launch/blas.h"
 #include "launch/cgroup.h"

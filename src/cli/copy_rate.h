@@ -5,7 +5,7 @@
 
 #include "launch/cores.h"
 
-namespace lockstep::cli::doctor {
+namespace lockstep::cli {
 
 /// Bytes copied in a second, from memory to memory (each is read once and written once).
 struct CopyRate {
@@ -18,4 +18,7 @@ struct CopyRate {
 CopyRate measure_copy_rate(const std::vector<launch::Core>& cores, uint64_t cache_bytes,
                            uint64_t memory_bytes);
 
-}  // namespace lockstep::cli::doctor
+/// The same with a block of `block_bytes` on each core, whatever caches it fits.
+CopyRate measure_copy_rate_of(const std::vector<launch::Core>& cores, uint64_t block_bytes);
+
+}  // namespace lockstep::cli
