@@ -8,6 +8,8 @@
 #include <unistd.h>
 
 #include <atomic>
+#include <cstdlib>
+#include <stdexcept>
 
 #include "launch/unique_fd.h"
 
@@ -21,10 +23,26 @@ double now() {
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
 }
 
+/// Moves to the rank's host, and says so.
+void settle(const Hosts& hosts, Identity& identity) {
+  const int ranks_per_host = identity.world_size / hosts.count();
+  if (ranks_per_host * hosts.count() != identity.world_size)
+    throw std::invalid_argument("the ranks cannot be spread over the hosts in equal blocks");
+  const int host = identity.rank / ranks_per_host;
+  identity.local_rank = identity.rank % ranks_per_host;
+  identity.local_world_size = ranks_per_host;
+  identity.node_rank = host;
+  identity.nodes = hosts.count();
+  identity.master_addr = Hosts::address(0);
+  identity.master_port = 29500;  // the hosts' network is their own
+  setenv("LOCKSTEP_TOKEN", "a secret of this test", 1);
+  unsetenv("LOCKSTEP_PORT");
+  hosts.enter(host);
+}
+
 [[noreturn]] void be_rank(int rank, int world, const std::string& job, int report,
                           const ProcessesOptions& options,
                           const std::function<std::string(Communicator&)>& act) {
-  prctl(PR_SET_PDEATHSIG, SIGKILL);
   std::string text;
   int code = 0;
   try {
@@ -34,6 +52,8 @@ double now() {
                          .local_world_size = world,
                          .job_id = job,
                          .launcher = Launcher::kEnvironment};
+    if (options.hosts != nullptr) settle(*options.hosts, identity);
+    prctl(PR_SET_PDEATHSIG, SIGKILL);  // now: entering a user namespace takes it back
     if (options.before) options.before(identity);
     Communicator comm = init_distributed(identity, {.engine = options.engine, .timeout = options.timeout});
     text = act(comm);
