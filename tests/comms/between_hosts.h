@@ -36,6 +36,7 @@ class BetweenHosts : public testing::Test {
   class Sign {
    public:
     explicit Sign(std::filesystem::path file) : file_(std::move(file)) {}
+    const std::filesystem::path& file() const { return file_; }
     void give() const { std::ofstream(file_) << "x"; }
     bool is_given() const { return std::filesystem::exists(file_); }
     bool await() const {

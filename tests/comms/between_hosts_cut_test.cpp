@@ -10,7 +10,6 @@ namespace lockstep::test {
 namespace {
 
 using std::chrono::milliseconds;
-using testing::AllOf;
 using testing::AnyOf;
 using testing::HasSubstr;
 
@@ -70,6 +69,27 @@ TEST_F(BetweenHostsCut, WhileRanksOnlyWaitIsNoticedLongBeforeALongTimeout) {
   });
   expect_other_side_named(ended);
   for (const auto& rank : ended) EXPECT_THAT(rank.text, HasSubstr("does not answer any more"));
+}
+
+// The control plane is a star: a cut that leaves rank 0 in reach is noticed by the data that does not come.
+TEST_F(BetweenHostsCut, BetweenTwoHostsThatStillReachRank0EndsAtTheTimeout) {
+  const Hosts three({.count = 3});
+  const auto ended = run_processes(3,
+                                   [&](Communicator& comm) -> std::string {
+                                     comm.barrier();
+                                     sign(std::to_string(comm.rank())).give();
+                                     all_reduce_forever(comm);
+                                     return "it went on";
+                                   },
+                                   {.engine = "gloo",
+                                    .timeout = milliseconds(3000),
+                                    .hosts = &three,
+                                    .meanwhile = [&](const std::vector<int>&) {
+                                      for (const char* rank : {"0", "1", "2"})
+                                        EXPECT_TRUE(sign(rank).await());
+                                      three.cut_between(1, 2);
+                                    }});
+  for (const auto& rank : ended) EXPECT_THAT(rank.text, HasSubstr("within the timeout"));
 }
 
 TEST_F(BetweenHostsCut, ThatIsMendedInTimeDoesNoHarm) {

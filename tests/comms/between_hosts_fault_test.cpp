@@ -12,7 +12,6 @@ namespace {
 
 using std::chrono::milliseconds;
 using testing::AllOf;
-using testing::AnyOf;
 using testing::HasSubstr;
 
 constexpr double kFarBelowTheTimeout = 30;  // seconds, of 60

@@ -32,4 +32,9 @@ struct Ended {
 std::vector<Ended> run_processes(int world, const std::function<std::string(Communicator&)>& act,
                                  const ProcessesOptions& options = {});
 
+/// The same for processes that are not of a job: each is given its number.
+std::vector<Ended> run_bare_processes(
+    int count, const std::function<std::string(int)>& act,
+    const std::function<void(const std::vector<int>& pids)>& meanwhile = {});
+
 }  // namespace lockstep::test

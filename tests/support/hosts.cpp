@@ -186,6 +186,15 @@ void Hosts::mend(int host) const {
   set_up(switch_.get(), "ip", fmt::format("link set {} master switch\n", port_of(host)));
 }
 
+void Hosts::cut_between(int one, int other) const {
+  // Each sends to an Ethernet address that nobody has.
+  for (const auto& [host, peer] : {std::pair(one, other), std::pair(other, one)}) {
+    set_up(
+        networks_.at(static_cast<size_t>(host)).get(), "ip",
+        fmt::format("neighbour replace {} lladdr 02:00:00:00:00:00 nud permanent dev eth0\n", address(peer)));
+  }
+}
+
 void Hosts::enter_network(int network) const {
   if (users_ && setns(users_.get(), CLONE_NEWUSER) != 0) refuse("cannot enter the hosts' user namespace");
   if (setns(network, CLONE_NEWNET) != 0) refuse("cannot enter a host");

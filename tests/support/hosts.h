@@ -46,6 +46,8 @@ class Hosts {
   void cut(int host) const;
   /// Plugs it in again.
   void mend(int host) const;
+  /// Packets between these two alone are lost in silence, for good.
+  void cut_between(int one, int other) const;
 
  private:
   void enter_network(int network) const;
