@@ -111,7 +111,13 @@ std::vector<Ended> run_bare_processes(int count, const std::function<std::string
     }
     pids.push_back(one.pid);
   }
-  if (meanwhile) meanwhile(pids);
+  try {
+    if (meanwhile) meanwhile(pids);
+  } catch (...) {
+    for (const int pid : pids) kill(pid, SIGKILL);
+    for (const int pid : pids) waitpid(pid, nullptr, 0);
+    throw;
+  }
 
   size_t open = ranks.size();
   bool killed = false;

@@ -20,9 +20,9 @@ class Hosts {
     int count = 2;
     /// Of every link in each direction, as `tc` writes it ("1gbit", "100mbit"); as fast as it goes if empty.
     std::string rate = {};
-    /// What may pass at once before the rate holds; one packet that a sender leaves to its card to split is
-    /// 64 KiB.
-    std::string burst = "64kb";
+    /// What may pass at once before the rate holds. Senders leave packets of 64 KiB to their card to split;
+    /// with room for fewer than two of them a link of 1gbit carries a quarter less.
+    std::string burst = "128kb";
     /// How long a packet waits in the link's queue at most; those that would wait longer are lost.
     std::string latency = "50ms";
   };

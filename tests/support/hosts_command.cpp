@@ -34,7 +34,7 @@ constexpr const char* kUsage =
     "\n"
     "Runs COMMAND once on each of N hosts (default 2): network namespaces joined by a switch, 10.77.0.1 to "
     ".N.\n"
-    "RATE shapes every link in both directions, as tc writes it (1gbit, 100mbit); SIZE (default 64kb) may "
+    "RATE shapes every link in both directions, as tc writes it (1gbit, 100mbit); SIZE (default 128kb) may "
     "pass\n"
     "at once, and a packet that would wait longer than TIME (default 50ms) is lost.\n"
     "\n"

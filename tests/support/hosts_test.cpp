@@ -111,7 +111,7 @@ TEST_F(HostsTest, ShapeTheirLinks) {
   EXPECT_EQ(recv(pair.to.get(), received.data(), received.size(), MSG_WAITALL),
             static_cast<ssize_t>(bytes.size()));
   waitpid(writer, nullptr, 0);
-  // 0.4 s for all but the burst; a link that is not shaped takes a millisecond.
+  // 0.3 s for all but the burst; a link that is not shaped takes a millisecond.
   EXPECT_GT(std::chrono::steady_clock::now() - start, std::chrono::milliseconds(200));
 }
 
