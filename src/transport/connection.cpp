@@ -26,6 +26,7 @@ void Connection::flush() {
     if (sent < 0) {
       if (errno == EINTR) continue;
       if (errno == EAGAIN || errno == EWOULDBLOCK) return;
+      note_break(errno);
       outgoing_.clear();
       sent_ = 0;
       return;
@@ -46,7 +47,9 @@ Connection::Incoming Connection::receive(const std::function<void(Message&&)>& t
     if (got == 0) return Incoming::kEnded;
     if (got < 0) {
       if (errno == EINTR) continue;
-      return errno == EAGAIN || errno == EWOULDBLOCK ? Incoming::kNoMore : Incoming::kEnded;
+      if (errno == EAGAIN || errno == EWOULDBLOCK) return Incoming::kNoMore;
+      note_break(errno);
+      return Incoming::kEnded;
     }
     parser_.feed({piece.data(), static_cast<std::size_t>(got)});
     while (auto message = parser_.next()) {
@@ -56,6 +59,17 @@ Connection::Incoming Connection::receive(const std::function<void(Message&&)>& t
     ++turn;
   }
   return Incoming::kMore;
+}
+
+std::string_view Connection::how_it_ended() const {
+  return is_answered_
+             ? "is gone: its connection ended without a goodbye; hint: its own output tells why"
+             : "does not answer any more; hint: its host is down, or the network between it and rank 0 broke";
+}
+
+/// The kernel tells each error once, to whoever sends or receives first.
+void Connection::note_break(int error) {
+  is_answered_ = is_answered_ && error != ETIMEDOUT && error != EHOSTUNREACH && error != ENETUNREACH;
 }
 
 }  // namespace lockstep::transport

@@ -4,6 +4,7 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <string_view>
 
 #include "launch/unique_fd.h"
 #include "transport/frames.h"
@@ -37,11 +38,18 @@ class Connection {
   /// Hands over each message that has come. Throws FrameError if the peer sent something else.
   Incoming receive(const std::function<void(Message&&)>& take);
 
+  /// What to say of a peer whose connection ended without its goodbye: that it is gone, or, if the network
+  /// gave up, that it does not answer.
+  std::string_view how_it_ended() const;
+
  private:
+  void note_break(int error);
+
   launch::UniqueFd socket_;
   FrameParser parser_{0};
   std::deque<std::shared_ptr<const std::string>> outgoing_;
-  std::size_t sent_ = 0;  ///< Bytes of the first outgoing frame.
+  std::size_t sent_ = 0;     ///< Bytes of the first outgoing frame.
+  bool is_answered_ = true;  ///< Not by the peer's host any more, as far as the kernel can tell.
 };
 
 }  // namespace lockstep::transport

@@ -122,8 +122,10 @@ void GlooWire::connect(const std::vector<std::string>& addresses) {
       context_->getPair(peer)->connect(address_at(addresses[static_cast<size_t>(peer)], rank_));
     } catch (const std::exception& error) {
       throw PeerError(
-          fmt::format("gloo on rank {}: no connection to rank {}: {}; hint: can the hosts reach each other?",
-                      rank_, peer, error.what()),
+          fmt::format(
+              "gloo on rank {}: no connection to rank {}: {}; hint: can the hosts reach each other? If "
+              "so, that rank ended, or a stranger took its connection; start the job again",
+              rank_, peer, error.what()),
           peer);
     }
   }

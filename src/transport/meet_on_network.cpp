@@ -72,8 +72,9 @@ std::unique_ptr<Control> meet_as_rank_0(const Meeting& meeting, const NetworkOpt
   const std::string where = fmt::format("listening on {}{}", bound.text(),
                                         bound.is_loopback() ? ", which only this host can reach" : "");
   const auto open = [&](UniqueFd socket) { return std::make_unique<NetworkGuest>(std::move(socket), key); };
-  std::vector<Newcomer> newcomers =
-      receive_ranks(meeting, {.listener = listener.get(), .open = open, .where = where});
+  std::vector<Newcomer> newcomers = receive_ranks(
+      meeting,
+      {.listener = listener.get(), .open = open, .where = where, .also_alike = " and LOCKSTEP_TOKEN"});
   listener.reset();
   std::vector<Member> members;
   for (std::size_t rank = 1; rank < newcomers.size(); ++rank) {

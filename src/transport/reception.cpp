@@ -176,7 +176,9 @@ void Reception::give_up() {
   if (turned_away_ > 0)
     text += fmt::format(", and {} connections of strangers were turned away", turned_away_);
   if (!door_.where.empty()) text += ", " + door_.where;
-  refuse_all({true, missing.front(), text + "; hint: were all ranks started, with the same meeting's name?"});
+  refuse_all({true, missing.front(),
+              fmt::format("{}; hint: were all ranks started, with the same meeting's name{}?", text,
+                          door_.also_alike)});
 }
 
 void Reception::refuse_all(const Refused& refused) {

@@ -45,6 +45,8 @@ struct Door {
   std::function<std::unique_ptr<Guest>(launch::UniqueFd)> open;
   /// What rank 0's text says of it at the deadline, such as "it listens on 127.0.0.1:29500"; may be empty.
   std::string where = {};
+  /// What else than the meeting's name ranks must have alike, such as " and token"; may be empty.
+  std::string also_alike = {};
 };
 
 /// On rank 0: takes in all other ranks and returns them by rank; the place of rank 0 is empty. Strangers are

@@ -133,8 +133,7 @@ void StarClient::end() {
   connection_.close();
   const std::lock_guard lock(mutex_);
   if (!said_goodbye_ && !stop_) {
-    set_failure(
-        {0, who_ + " is gone: its connection ended without a goodbye; hint: its own output tells why"});
+    set_failure({0, fmt::format("{} {}", who_, connection_.how_it_ended())});
   }
   ended_ = true;
   changed_.notify_all();

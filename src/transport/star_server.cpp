@@ -90,7 +90,7 @@ void StarServer::listen_to(int rank, bool process_ended) {
     // What a process said before its end comes first.
     if (incoming == Connection::Incoming::kEnded ||
         (process_ended && incoming == Connection::Incoming::kNoMore)) {
-      lose(rank, "is gone: its connection ended without a goodbye; hint: its own output tells why");
+      lose(rank, std::string(seat.connection.how_it_ended()));
     }
   } catch (const FrameError& error) {
     lose(rank,

@@ -5,12 +5,15 @@
 #include <vector>
 
 #include "lockstep/comms/init.h"
+#include "support/hosts.h"
 
 namespace lockstep::test {
 
 struct ProcessesOptions {
   std::string engine = "shm";
   std::chrono::milliseconds timeout{60'000};
+  /// Spreads the ranks over these hosts, in blocks of equal size; all on this one if null.
+  const Hosts* hosts = nullptr;
   /// Called in every rank's process before it joins: may change who it says it is, and its environment.
   std::function<void(Identity&)> before = {};
   /// Called in the parent once all ranks run, with their process ids.
@@ -28,5 +31,10 @@ struct Ended {
 /// not end within a generous time is killed, and that shows in its status.
 std::vector<Ended> run_processes(int world, const std::function<std::string(Communicator&)>& act,
                                  const ProcessesOptions& options = {});
+
+/// The same for processes that are not of a job: each is given its number.
+std::vector<Ended> run_bare_processes(
+    int count, const std::function<std::string(int)>& act,
+    const std::function<void(const std::vector<int>& pids)>& meanwhile = {});
 
 }  // namespace lockstep::test

@@ -80,6 +80,7 @@ Child::Child(const std::vector<std::string>& command, const Options& options) {
     dup2(input, STDIN_FILENO);
     dup2(options.stdout_fd >= 0 ? options.stdout_fd : output, STDOUT_FILENO);
     dup2(errors, STDERR_FILENO);
+    if (options.before) options.before();
     execvpe(words[0].c_str(), word_pointers.data(), setting_pointers.data());
     _exit(127);
   }

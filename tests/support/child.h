@@ -32,6 +32,7 @@ class Child {
     std::filesystem::path folder = {};     ///< Working folder; the child's own temporary one if empty.
     std::string input = {};                ///< Standard input.
     int stdout_fd = -1;                    ///< Instead of the file that output() reads.
+    std::function<void()> before = {};     ///< In the child, before it becomes the program.
   };
 
   explicit Child(const std::vector<std::string>& command, const Options& options);
