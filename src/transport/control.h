@@ -47,6 +47,9 @@ class Control {
   /// The first failure, if any.
   virtual std::optional<Failure> failure() const = 0;
 
+  /// Whether a rank has said that it is done. What it did before can be seen by then.
+  virtual bool has_left(int rank) const = 0;
+
   /// This rank is done. The other ranks then do not take the end of its connection for its death. Rank 0
   /// stays until the others are done too, or until the deadline: with it goes the star.
   virtual void leave(Clock::time_point deadline) = 0;

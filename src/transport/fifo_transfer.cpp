@@ -41,6 +41,7 @@ bool FifoTransfer::test() {
 void FifoTransfer::wait(const Limit& limit) {
   Signal& bell = group_.block_of(group_.rank()).bell;
   Patience patience(limit, group_.options_.crowded);
+  bool left = false;
   for (;;) {
     const uint32_t seen = bell.value.load(std::memory_order_acquire);
     const bool moved = group_.move_all(stream_);
@@ -49,8 +50,12 @@ void FifoTransfer::wait(const Limit& limit) {
       patience.reset();
       continue;
     }
+    if (left) SharedGroup::throw_left(peer_);
     switch (patience.wait(bell, seen)) {
       case Patience::Verdict::kGoOn:
+        break;
+      case Patience::Verdict::kSlept:
+        left = group_.has_left_(peer_);  // and a last look
         break;
       case Patience::Verdict::kFailed:
         throw Interrupted{};

@@ -30,6 +30,7 @@ class LoneControl final : public Control {
     const std::lock_guard lock(mutex_);
     return failure_;
   }
+  bool has_left(int) const override { return false; }
   void leave(Clock::time_point) override {}
 
  private:

@@ -36,7 +36,7 @@ Patience::Verdict Patience::wait(Signal& signal, uint32_t seen) {
   const auto left = limit_.timeout - (now - began_);
   if (left.count() <= 0) return Verdict::kTimedOut;
   signal.sleep(seen, std::min<std::chrono::nanoseconds>(left, kSlice));
-  return Verdict::kGoOn;
+  return Verdict::kSlept;
 }
 
 }  // namespace lockstep::transport

@@ -20,7 +20,8 @@ class Patience {
   explicit Patience(const Limit& limit, bool crowded)
       : limit_(limit), spins_(crowded ? kCrowdedSpins : kSpins), yields_(spins_ + kYields) {}
 
-  enum class Verdict : uint8_t { kGoOn, kFailed, kTimedOut };
+  /// kSlept: go on, but there was time to look around.
+  enum class Verdict : uint8_t { kGoOn, kSlept, kFailed, kTimedOut };
 
   /// Waits a little, in the end on `signal`, which had the value `seen`.
   Verdict wait(Signal& signal, uint32_t seen);

@@ -29,11 +29,13 @@ void SharedGroup::prepare(void* memory, int world, const GroupOptions& options) 
   for (int i = 0; i < kStreams * world; ++i) new (block->fifos() + i) Fifo;
 }
 
-SharedGroup::SharedGroup(int rank, std::vector<Member> members, Arena& arena, const GroupOptions& options)
+SharedGroup::SharedGroup(int rank, std::vector<Member> members, Arena& arena, const GroupOptions& options,
+                         std::function<bool(int peer)> has_left)
     : Transport(rank, static_cast<int>(members.size())),
       members_(std::move(members)),
       arena_(arena),
       options_(options),
+      has_left_(std::move(has_left)),
       run_(options.first_run),
       entered_(members_.size(), options.first_run),
       ends_(members_.size() * kStreams * 2),
@@ -113,8 +115,12 @@ void SharedGroup::wait_for_flag(int peer, uint32_t run, uint32_t flag, const Lim
   if (reached(seen, target)) return;
   Patience patience(limit, options_.crowded);
   do {
+    bool left = false;
     switch (patience.wait(signal, seen)) {
       case Patience::Verdict::kGoOn:
+        break;
+      case Patience::Verdict::kSlept:
+        left = has_left_(peer);  // and a last look: it may have raised its flag before
         break;
       case Patience::Verdict::kFailed:
         throw Interrupted{};
@@ -122,7 +128,13 @@ void SharedGroup::wait_for_flag(int peer, uint32_t run, uint32_t flag, const Lim
         throw TimeoutError(fmt::format("rank {} did not come", peer), peer);
     }
     seen = signal.value.load(std::memory_order_acquire);
+    if (left && !reached(seen, target)) throw_left(peer);
   } while (!reached(seen, target));
+}
+
+void SharedGroup::throw_left(int peer) {
+  throw PeerError(fmt::format("rank {} has left the job; hint: all ranks must make the same calls", peer),
+                  peer);
 }
 
 std::byte* SharedGroup::data_of(int peer) {

@@ -2,6 +2,7 @@
 
 #include <array>
 #include <deque>
+#include <functional>
 #include <mutex>
 #include <optional>
 #include <random>
@@ -46,7 +47,9 @@ class SharedGroup final : public Transport, public OneSided {
     size_t block;       ///< Offset of its block.
   };
 
-  SharedGroup(int rank, std::vector<Member> members, Arena& arena, const GroupOptions& options);
+  /// `has_left` tells whether a peer is done for good: nobody waits for it.
+  SharedGroup(int rank, std::vector<Member> members, Arena& arena, const GroupOptions& options,
+              std::function<bool(int peer)> has_left);
   ~SharedGroup() override;
 
   std::unique_ptr<Transfer> send(Stream stream, int to, const Header& header, const void* data,
@@ -105,11 +108,13 @@ class SharedGroup final : public Transport, public OneSided {
   /// If the peer is in another collective than this rank, that is why nothing comes.
   void check_header_of(int peer);
   bool delayed();
+  [[noreturn]] static void throw_left(int peer);
 
   std::vector<Member> members_;
   std::vector<Block*> blocks_;
   Arena& arena_;
   const GroupOptions options_;
+  const std::function<bool(int peer)> has_left_;
 
   uint32_t run_;
   uint32_t raised_ = 0;

@@ -34,7 +34,9 @@ std::unique_ptr<Transport> SharedJob::make_group(const std::string& tag, const s
     reached.push_back({memory.base, memory.span_bytes, std::stoull(blobs[static_cast<size_t>(at)])});
   }
   const auto place = std::find(members.begin(), members.end(), rank_) - members.begin();
-  return std::make_unique<SharedGroup>(static_cast<int>(place), std::move(reached), *arena_, options_);
+  return std::make_unique<SharedGroup>(
+      static_cast<int>(place), std::move(reached), *arena_, options_,
+      [this, members](int peer) { return control_->has_left(members[static_cast<size_t>(peer)]); });
 }
 
 }  // namespace lockstep::transport

@@ -40,6 +40,7 @@ class Star final : public Control {
   }
   const std::atomic<bool>& failed_flag() const override { return client_->failed_flag(); }
   std::optional<Failure> failure() const override { return client_->failure(); }
+  bool has_left(int rank) const override { return client_->has_left(rank); }
   void leave(Clock::time_point deadline) override {
     require_owner("leave");
     client_->goodbye(deadline);

@@ -108,6 +108,11 @@ std::optional<Failure> StarClient::failure() const {
   return failure_;
 }
 
+bool StarClient::has_left(int rank) const {
+  const std::lock_guard lock(mutex_);
+  return left_.contains(rank);
+}
+
 void StarClient::goodbye(Deadline deadline) {
   std::unique_lock lock(mutex_);
   if (!std::exchange(said_goodbye_, true)) send(Goodbye{});

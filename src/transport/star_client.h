@@ -35,6 +35,7 @@ class StarClient {
   void fail(const Failure& failure);
   const std::atomic<bool>& failed_flag() const { return has_failed_; }
   std::optional<Failure> failure() const;
+  bool has_left(int rank) const;
 
   /// Says goodbye, and waits until rank 0 has heard it.
   void goodbye(Deadline deadline);

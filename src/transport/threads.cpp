@@ -84,6 +84,11 @@ class ThreadControl final : public Control {
     return hall_->failure;
   }
 
+  bool has_left(int rank) const override {
+    const std::lock_guard lock(hall_->mutex);
+    return hall_->left[static_cast<size_t>(rank)];
+  }
+
   void leave(Clock::time_point) override {
     const std::lock_guard lock(hall_->mutex);
     hall_->left[static_cast<size_t>(rank_)] = true;

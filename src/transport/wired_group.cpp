@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <thread>
+#include <utility>
 
 #include "lockstep/error.h"
 #include "transport/wired_transfer.h"
@@ -80,15 +81,23 @@ void WiredGroup::await(Wire::Post& post, const Awaited& awaited, const Limit& li
   try {
     const auto began = Clock::now();
     auto looked = began;
+    bool left = false;
     while (!post.wait_for(std::min<std::chrono::nanoseconds>(kSlice, limit.timeout))) {
       if (limit.failed->load(std::memory_order_acquire)) throw Interrupted{};
       const auto now = Clock::now();
       if (now - began >= limit.timeout) {
         throw TimeoutError(fmt::format("rank {} did not {}", awaited.peer, awaited.act), awaited.peer);
       }
-      if (awaited.stream != Stream::kCollective || now - looked < kLong) continue;
-      board_.look(awaited.header, awaited.peer);
+      if (now - looked < kLong) continue;
       looked = now;
+      // Another connection says so: what was sent before may still be on its way.
+      if (control_.has_left(members_[static_cast<size_t>(awaited.peer)])) {
+        if (std::exchange(left, true))
+          throw PeerError(
+              fmt::format("rank {} has left the job; hint: all ranks must make the same calls", awaited.peer),
+              awaited.peer);
+      }
+      if (awaited.stream == Stream::kCollective) board_.look(awaited.header, awaited.peer);
     }
   } catch (const Wire::Broken& broken) {
     explain(awaited.peer, broken);

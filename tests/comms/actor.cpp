@@ -5,6 +5,7 @@
 
 #include <cstring>
 #include <iostream>
+#include <thread>
 
 #include "comms/contract.h"
 #include "lockstep/comms/init.h"
@@ -38,21 +39,47 @@ int act(Communicator& comm, const std::string& what, int64_t count) {
     for (int i = 0; i < 100; ++i) comm.all_reduce(data);
     if (last) raise(SIGKILL);
     comm.all_reduce(data);
-  } else if (what == "die-within" || what == "stop-within") {
-    if (last) {
-      if (fork() == 0) {  // whatever the rank is doing at that moment
-        usleep(50'000);
-        kill(getppid(), what == "die-within" ? SIGKILL : SIGSTOP);
-        _exit(0);
-      }
+  } else if (what == "die-within" || what == "stop-within" || what == "pause-within") {
+    if (last && fork() == 0) {  // whatever the rank is doing at that moment
+      usleep(50'000);
+      kill(getppid(), what == "die-within" ? SIGKILL : SIGSTOP);
+      usleep(600'000);
+      if (what == "pause-within") kill(getppid(), SIGCONT);
+      _exit(0);
     }
-    all_reduce_forever(comm, count);
+    if (what != "pause-within") all_reduce_forever(comm, count);
+    std::vector<float> data(static_cast<size_t>(count), 1.0F);
+    const auto over = std::chrono::steady_clock::now() + std::chrono::seconds(1);
+    for (float goes_on = 1; goes_on > 0;) {
+      comm.all_reduce(data, lockstep::ReduceOp::kMean);
+      goes_on = std::chrono::steady_clock::now() < over ? 1 : 0;
+      comm.broadcast(std::span(&goes_on, 1));
+    }
+    if (data[0] != 1) return 1;
   } else if (what == "engine") {
     comm.barrier();
     if (last) std::cout << comm.engine() << "\n";
+  } else if (what == "leave") {
+    if (!last) comm.barrier();
+  } else if (what == "abort") {
+    std::thread([comm, last]() mutable {
+      if (last) comm.abort("enough");
+    }).join();
+    comm.barrier();
   } else if (what == "other-count") {
     std::vector<float> data(last ? 1000 : 999);
     comm.all_reduce(data);
+  } else if (what == "other-type") {
+    std::vector<float> floats(1000);
+    std::vector<int32_t> integers(1000);
+    comm.all_reduce(last ? lockstep::Buffer(floats) : lockstep::Buffer(integers));
+  } else if (what == "other-operation") {
+    std::vector<float> data(1000);
+    comm.all_reduce(data, last ? lockstep::ReduceOp::kMax : lockstep::ReduceOp::kSum);
+  } else if (what == "other-collective") {
+    std::vector<float> data(1000);
+    last ? comm.barrier() : comm.all_reduce(data);
+    comm.barrier();
   } else if (what == "other-root") {  // both only send
     std::vector<float> data(1000);
     comm.broadcast(data, comm.rank());

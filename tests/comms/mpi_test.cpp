@@ -50,13 +50,41 @@ TEST(MpiFaults, AStoppedRankIsNamedAtTheTimeoutAndTheJobEnds) {
 }
 
 TEST(MpiFaults, DifferentCallsAreTheSameErrorEverywhere) {
-  for (const char* what : {"other-count", "other-root"}) {
+  for (const char* what :
+       {"other-count", "other-type", "other-operation", "other-collective", "other-root"}) {
     Child job(by_mpirun(2, {what}), with_engine("mpi"));
     EXPECT_NE(job.wait(), 0);
     EXPECT_THAT(job.errors(), HasSubstr("hint: all ranks must make the same calls in the same order"))
         << what;
     EXPECT_TRUE(job.leaves_nothing());
   }
+}
+
+TEST(MpiFaults, ARankThatIsContinuedInTimeGoesOn) {
+  Child job(by_mpirun(2, {"pause-within"}), with_engine("mpi"));
+  EXPECT_EQ(job.wait(), 0) << job.errors();
+  EXPECT_TRUE(job.leaves_nothing());
+}
+
+TEST(MpiFaults, ARankThatLeavesIsNamed) {
+  Child job(by_mpirun(2, {"leave"}), with_engine("mpi"));
+  EXPECT_NE(job.wait(), 0);
+  EXPECT_THAT(job.errors(), HasSubstr("barrier #1 on rank 0: rank 1 has left the job"));
+  EXPECT_TRUE(job.leaves_nothing());
+}
+
+TEST(MpiFaults, AnAbortFromAnotherThreadWakesEverybody) {
+  Child job(by_mpirun(3, {"abort"}), with_engine("mpi"));
+  EXPECT_NE(job.wait(), 0);
+  EXPECT_THAT(job.errors(), HasSubstr("rank 2 ended the communication: enough"));
+  EXPECT_TRUE(job.leaves_nothing());
+}
+
+TEST(MpiFaults, TwoJobsAtOnceAreApart) {
+  Child one(by_mpirun(2, {"fork"}), with_engine("mpi"));
+  Child other(by_mpirun(2, {"fork"}), with_engine("mpi"));
+  EXPECT_EQ(one.wait(), 0) << one.errors();
+  EXPECT_EQ(other.wait(), 0) << other.errors();
 }
 
 TEST(MpiFaults, AChildThatIsForkedDoesNoHarm) {
