@@ -94,7 +94,6 @@ std::string_view choose_algorithm(const Request& request, std::string_view engin
     case Collective::kReduce:
     case Collective::kReduceScatter:
     case Collective::kAllToAll:
-      return "linear";
     case Collective::kScatter:
     case Collective::kGather:
       return "linear";
