@@ -69,11 +69,11 @@ double squared_error(const std::vector<Equation>& equations, const std::array<do
 std::array<double, 3> non_negative_least_squares(const std::vector<Equation>& equations) {
   // The answer is plain least squares in the unknowns that it does not hold at zero, and with three unknowns
   // there are only eight ways to hold some: no search is needed.
-  static const std::vector<std::vector<size_t>> kChoices = {{0}, {1}, {2}, {0, 1}, {0, 2}, {1, 2}, {0, 1, 2}};
+  static const std::vector<std::vector<size_t>> choices = {{0}, {1}, {2}, {0, 1}, {0, 2}, {1, 2}, {0, 1, 2}};
   std::array<double, 3> best = {};
   double best_error = squared_error(equations, best);
   const double rounding = 1e-12 * best_error;
-  for (const auto& chosen : kChoices) {
+  for (const auto& chosen : choices) {
     const auto found = least_squares(equations, chosen);
     if (!found || (*found)[0] < 0 || (*found)[1] < 0 || (*found)[2] < 0) continue;
     const double error = squared_error(equations, *found);
