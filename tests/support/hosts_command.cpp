@@ -108,6 +108,7 @@ class Run {
       const pid_t pid = fork();
       if (pid == 0) become_command(hosts_, host, keeper, request.command);
       if (pid < 0) {
+        exit_code_ = 1;
         end(SIGKILL);
         break;
       }
