@@ -27,7 +27,7 @@ std::string plan_of(const CollectiveBench& bench, const BenchRow& row) {
       .input = {nullptr, row.bytes / static_cast<int64_t>(sizeof(float)), DataType::kFloat32},
       .output = {},
       .algorithm = row.algorithm};
-  return std::string(comms::choose_algorithm(request, row.engine));
+  return std::string(comms::usual_algorithm(request, row.engine, row.engine == "shm"));
 }
 
 std::string form_of(const BenchRow& row, const std::string& plan) {

@@ -63,16 +63,17 @@ class Group::MessageWork final : public Work::State {
     int64_t begin_ns;  ///< 0 if it is not traced.
   };
   MessageWork(std::shared_ptr<Group> group, const Header& header, const Message& message,
-              std::unique_ptr<transport::Transfer> transfer, const Limit& limit)
+              std::shared_ptr<transport::Transfer> transfer, bool accompanied, const Limit& limit)
       : group_(std::move(group)),
         header_(header),
         message_(message),
         transfer_(std::move(transfer)),
+        accompanied_(accompanied),
         limit_(limit) {}
 
   ~MessageWork() override {
     // Half a message would spoil all that follow it.
-    if (!over_ && !group_->job_->control().has_failed()) group_->adopt(std::move(transfer_));
+    if (!over_ && !accompanied_ && !group_->job_->control().has_failed()) group_->accompany(transfer_);
   }
 
   bool test() override {
@@ -100,7 +101,8 @@ class Group::MessageWork final : public Work::State {
   const std::shared_ptr<Group> group_;
   const Header header_;
   const Message message_;
-  std::unique_ptr<transport::Transfer> transfer_;
+  const std::shared_ptr<transport::Transfer> transfer_;
+  const bool accompanied_;
   const Limit limit_;
   bool over_ = false;
 };
@@ -122,7 +124,7 @@ Group::~Group() {
     stopping_ = true;
   }
   turn_.notify_all();
-  orphaned_.notify_all();
+  to_accompany_.notify_all();
   if (server_.joinable()) server_.join();
   if (messenger_.joinable()) messenger_.join();
 }
@@ -291,24 +293,24 @@ void Group::serve() {
   }
 }
 
-void Group::adopt(std::unique_ptr<transport::Transfer> orphan) {
+void Group::accompany(std::shared_ptr<transport::Transfer> message) {
   const std::lock_guard lock(mutex_);
-  orphans_.push_back(std::move(orphan));
-  if (!messenger_.joinable()) messenger_ = std::thread([this] { see_orphans_through(); });
-  orphaned_.notify_all();
+  accompanied_.push_back(std::move(message));
+  if (!messenger_.joinable()) messenger_ = std::thread([this] { see_messages_through(); });
+  to_accompany_.notify_all();
 }
 
-void Group::see_orphans_through() {
+void Group::see_messages_through() {
   std::unique_lock lock(mutex_);
   for (;;) {
-    orphaned_.wait(lock, [&] { return stopping_ || !orphans_.empty(); });
-    if (orphans_.empty()) return;
-    const auto orphan = std::move(orphans_.front());
-    orphans_.pop_front();
+    to_accompany_.wait(lock, [&] { return stopping_ || !accompanied_.empty(); });
+    if (accompanied_.empty()) return;
+    const auto message = std::move(accompanied_.front());
+    accompanied_.pop_front();
     lock.unlock();
     const Header header = {.call = 0, .operation = kPointToPoint};
     try {
-      guard(header, [&] { orphan->wait(limit_of({})); });
+      guard(header, [&] { message->wait(limit_of({})); });
     } catch (const Error&) {
       // It is everybody's failure now: the next call throws it.
     }
@@ -317,7 +319,7 @@ void Group::see_orphans_through() {
 }
 
 Work Group::start_message(bool sends, const Buffer& data, int peer, int tag,
-                          std::chrono::milliseconds timeout) {
+                          std::chrono::milliseconds timeout, bool is_waited_for) {
   if (peer < 0 || peer >= world() || peer == rank()) {
     throw UsageError(fmt::format("{} on rank {}: peer {} in a world of {}{}", sends ? "send" : "recv", rank(),
                                  peer, world(), peer == rank() ? " is the rank itself" : ""));
@@ -331,22 +333,27 @@ Work Group::start_message(bool sends, const Buffer& data, int peer, int tag,
                                         .peer = peer,
                                         .bytes = static_cast<int64_t>(data.bytes()),
                                         .begin_ns = trace::enabled() ? trace::now_ns() : 0};
-  std::unique_ptr<transport::Transfer> transfer;
+  std::shared_ptr<transport::Transfer> transfer;
+  bool needs_company = false;
   guard(header, [&] {
     constexpr auto kStream = transport::Stream::kPointToPoint;
     transfer = sends ? transport_->send(kStream, peer, header, data.data, data.bytes())
                      : transport_->receive(kStream, peer, header, data.data, data.bytes());
+    needs_company =
+        sends && !is_waited_for && transport_->needs_company(data.data, data.bytes()) && !transfer->test();
   });
+  if (needs_company) accompany(transfer);
   return Work(std::make_shared<MessageWork>(shared_from_this(), header, message, std::move(transfer),
-                                            limit_of(timeout)));
+                                            needs_company, limit_of(timeout)));
 }
 
-Work Group::start_send(const Buffer& data, int to, int tag, std::chrono::milliseconds timeout) {
-  return start_message(true, data, to, tag, timeout);
+Work Group::start_send(const Buffer& data, int to, int tag, std::chrono::milliseconds timeout,
+                       bool is_waited_for) {
+  return start_message(true, data, to, tag, timeout, is_waited_for);
 }
 
 Work Group::start_receive(const Buffer& data, int from, int tag, std::chrono::milliseconds timeout) {
-  return start_message(false, data, from, tag, timeout);
+  return start_message(false, data, from, tag, timeout, /*is_waited_for=*/false);
 }
 
 std::shared_ptr<Group> Group::split(int colour, int key) {

@@ -35,7 +35,8 @@ class Group : public std::enable_shared_from_this<Group> {
   void run(const Request& request);
   Work start(Request request);
 
-  Work start_send(const Buffer& data, int to, int tag, std::chrono::milliseconds timeout);
+  /// A message that the caller does not wait for at once goes on by itself.
+  Work start_send(const Buffer& data, int to, int tag, std::chrono::milliseconds timeout, bool is_waited_for);
   Work start_receive(const Buffer& data, int from, int tag, std::chrono::milliseconds timeout);
 
   std::shared_ptr<Group> split(int colour, int key);
@@ -56,11 +57,12 @@ class Group : public std::enable_shared_from_this<Group> {
   void guard(const transport::Header& header, const Act& act);
   [[noreturn]] void fail(const std::string& text, int peer, bool timed_out);
   [[noreturn]] void throw_failure();
-  Work start_message(bool sends, const Buffer& data, int peer, int tag, std::chrono::milliseconds timeout);
+  Work start_message(bool sends, const Buffer& data, int peer, int tag, std::chrono::milliseconds timeout,
+                     bool is_waited_for);
   void serve();
-  /// Sees a message through that nobody waits for any more.
-  void adopt(std::unique_ptr<transport::Transfer> orphan);
-  void see_orphans_through();
+  /// Sees a message through, whether somebody waits for it or not.
+  void accompany(std::shared_ptr<transport::Transfer> message);
+  void see_messages_through();
 
   const std::shared_ptr<transport::Job> job_;
   const std::string tag_;
@@ -83,8 +85,8 @@ class Group : public std::enable_shared_from_this<Group> {
   std::deque<std::shared_ptr<QueuedWork>> queue_;
   std::thread server_;  ///< Of what is queued; started when first needed.
 
-  std::deque<std::unique_ptr<transport::Transfer>> orphans_;
-  std::condition_variable orphaned_;
+  std::deque<std::shared_ptr<transport::Transfer>> accompanied_;
+  std::condition_variable to_accompany_;
   std::thread messenger_;  ///< Started when first needed.
 };
 

@@ -3,10 +3,18 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cstring>
 
 #include "lockstep/error.h"
 
 namespace lockstep::transport {
+
+int64_t FifoTransfer::place_of(const SharedGroup& group, const std::variant<Source, Destination>& data,
+                               size_t bytes) {
+  const auto* const source = std::get_if<Source>(&data);
+  if (source == nullptr || !goes_by_place(group, source->data, bytes)) return -1;
+  return static_cast<int64_t>(group.arena_.offset_of(source->data));
+}
 
 FifoTransfer::FifoTransfer(SharedGroup& group, Stream stream, int peer, const Header& header,
                            std::variant<Source, Destination> data, size_t bytes)
@@ -16,7 +24,7 @@ FifoTransfer::FifoTransfer(SharedGroup& group, Stream stream, int peer, const He
       data_(data),
       bytes_(bytes),
       end_(group.end_of(stream, peer, std::holds_alternative<Source>(data))),
-      preamble_{header, bytes},
+      preamble_{header, bytes, place_of(group, data, bytes)},
       expected_(header) {
   {
     const std::lock_guard lock(group_.mutexes_[static_cast<size_t>(stream_)]);
@@ -85,15 +93,16 @@ bool FifoTransfer::write() {
   }
   if (moved_ >= sizeof(Preamble)) {
     const size_t at = moved_ - sizeof(Preamble);
-    const size_t payload = end_.fifo->write(std::get<Source>(data_).data + at, bytes_ - at);
+    const size_t payload = end_.fifo->write(std::get<Source>(data_).data + at, streamed_bytes() - at);
     moved_ += payload;
     moved += payload;
   }
   if (moved > 0) group_.block_of(peer_).bell.ring();
-  if (moved_ == sizeof(Preamble) + bytes_) {
+  if (moved_ == sizeof(Preamble) + streamed_bytes()) {
     if (written_ == 0) written_ = end_.fifo->written.load(std::memory_order_relaxed);
     const bool received = end_.fifo->read.load(std::memory_order_acquire) >= written_;
-    if (!group_.options_.rendezvous || received) finish();
+    const bool must_be_received = group_.options_.rendezvous || preamble_.place >= 0;
+    if (!must_be_received || received) finish();
   }
   return moved > 0 || done();
 }
@@ -109,14 +118,26 @@ bool FifoTransfer::read() {
       finish();  // its payload stays where it is: the job has failed
       return true;
     }
+    if (preamble_.place >= 0) copy_from_place();
   }
   const size_t at = moved_ - sizeof(Preamble);
-  const size_t payload = end_.fifo->take(std::get<Destination>(data_).data + at, bytes_ - at);
-  moved_ += payload;
-  moved += payload;
+  std::byte token;
+  std::byte* const to = preamble_.place < 0 ? std::get<Destination>(data_).data + at : &token;
+  const size_t streamed = end_.fifo->take(to, streamed_bytes() - at);
+  moved_ += streamed;
+  moved += streamed;
   if (moved > 0) group_.block_of(peer_).bell.ring();
-  if (moved_ == sizeof(Preamble) + bytes_) finish();
+  if (moved_ == sizeof(Preamble) + streamed_bytes()) finish();
   return moved > 0 || done();
+}
+
+void FifoTransfer::copy_from_place() {
+  const auto& sender = group_.members_[static_cast<size_t>(peer_)];
+  const auto place = static_cast<size_t>(preamble_.place);
+  if (place > sender.span_bytes || sender.span_bytes - place < bytes_) {
+    throw PeerError(fmt::format("rank {} names memory outside of its arena", peer_), peer_);
+  }
+  std::memcpy(std::get<Destination>(data_).data, sender.base + place, bytes_);
 }
 
 void FifoTransfer::finish() {

@@ -8,6 +8,10 @@ namespace lockstep::transport {
 
 /// A message through a fifo: header, length, payload. Moved on by whichever thread of the rank waits for
 /// anything in its stream.
+///
+/// Of a large payload in the sender's arena only its place goes through the fifo: the receiver copies it from
+/// there, once, while the sender does something else. A last byte that the receiver takes tells the sender
+/// that it may use its memory again.
 class FifoTransfer final : public Transfer {
  public:
   struct Source {
@@ -16,6 +20,11 @@ class FifoTransfer final : public Transfer {
   struct Destination {
     std::byte* data;
   };
+
+  /// Whether a message from there is left to its receiver.
+  static bool goes_by_place(const SharedGroup& group, const void* data, size_t bytes) {
+    return bytes >= kByPlaceBytes && group.contains(data, bytes);
+  }
 
   FifoTransfer(SharedGroup& group, Stream stream, int peer, const Header& header,
                std::variant<Source, Destination> data, size_t bytes);
@@ -32,11 +41,18 @@ class FifoTransfer final : public Transfer {
   struct Preamble {
     Header header;
     uint64_t bytes;
+    int64_t place;  ///< Of the payload in the sender's arena; -1: it follows.
   };
+  static constexpr size_t kByPlaceBytes = size_t{16} << 10;  ///< From here on; below, two copies cost less.
 
   bool sends() const { return std::holds_alternative<Source>(data_); }
+  /// Bytes of the fifo behind the preamble.
+  size_t streamed_bytes() const { return preamble_.place < 0 ? bytes_ : 1; }
+  static int64_t place_of(const SharedGroup& group, const std::variant<Source, Destination>& data,
+                          size_t bytes);
   bool write();
   bool read();
+  void copy_from_place();
   void finish();
   void throw_if_mismatched() const;
 
@@ -49,7 +65,7 @@ class FifoTransfer final : public Transfer {
   uint64_t ticket_ = 0;
   Preamble preamble_;  ///< Sent, or received.
   const Header expected_;
-  size_t moved_ = 0;      ///< Bytes of preamble and payload.
+  size_t moved_ = 0;      ///< Bytes of preamble and what follows it.
   uint64_t written_ = 0;  ///< Position in the fifo behind the message, once it is written.
   std::atomic<bool> done_ = false;
   bool mismatched_ = false;  ///< Written before done_.

@@ -71,6 +71,10 @@ std::unique_ptr<Transfer> SharedGroup::receive(Stream stream, int from, const He
                                         FifoTransfer::Destination{static_cast<std::byte*>(data)}, bytes);
 }
 
+bool SharedGroup::needs_company(const void* data, size_t bytes) const {
+  return !FifoTransfer::goes_by_place(*this, data, bytes);
+}
+
 void SharedGroup::begin(const Header& header, const Limit& limit) {
   for (int peer = 0; peer < world(); ++peer) {
     if (peer == rank() || entered_[static_cast<size_t>(peer)] == run_) continue;

@@ -56,6 +56,7 @@ class SharedGroup final : public Transport, public OneSided {
                                  size_t bytes) override;
   std::unique_ptr<Transfer> receive(Stream stream, int from, const Header& header, void* data,
                                     size_t bytes) override;
+  bool needs_company(const void* data, size_t bytes) const override;
   OneSided* one_sided() override { return this; }
 
   void begin(const Header& header, const Limit& limit) override;

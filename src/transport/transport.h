@@ -67,6 +67,9 @@ class Transport {
   virtual std::unique_ptr<Transfer> receive(Stream stream, int from, const Header& header, void* data,
                                             size_t bytes) = 0;
 
+  /// Whether a message from there goes on only while some thread of this rank waits for something.
+  virtual bool needs_company(const void*, size_t) const { return false; }
+
   /// The engine's own all-reduce: sums float32 in place. False if it has none for this group. No headers are
   /// compared, and only the engine's own timeouts hold.
   virtual bool native_sum(float*, int64_t) { return false; }

@@ -356,6 +356,22 @@ Problems check_messages(Communicator& comm) {
       expect(problems, "blocking", in, [&](int64_t i) { return value(0, i); });
     }
   }
+  // A message is sent while its sender does something else: here, waits for a word over the control plane.
+  for (const Place place : {Place::kPrivate, Place::kShared}) {
+    if (comm.engine() == "mpi") break;  // goes on within calls of MPI only
+    Floats out(comm, place, values(rank, 100'000));
+    Floats in(comm, place, std::vector<float>(100'000));
+    Work sent, received;
+    if (rank == 0) sent = comm.isend(out, 1, 9);
+    if (rank == 1) {
+      received = comm.irecv(in, 0, 9);
+      received.wait();
+      expect(problems, "while the sender is elsewhere", in.content(problems, "received"),
+             [&](int64_t i) { return value(0, i); });
+    }
+    comm.split(0);
+    if (rank == 0) sent.wait();
+  }
   // Messages that nobody waits for arrive all the same; buffers must only stay.
   auto dropped = values(rank, 200'000);
   std::vector<float> taken(dropped.size());
