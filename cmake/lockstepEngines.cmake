@@ -8,6 +8,7 @@ if(LOCKSTEP_GLOO_INCLUDE AND LOCKSTEP_GLOO_LIBRARY AND NOT TARGET lockstep::gloo
   set_target_properties(lockstep::gloo PROPERTIES
     IMPORTED_LOCATION ${LOCKSTEP_GLOO_LIBRARY} INTERFACE_INCLUDE_DIRECTORIES ${LOCKSTEP_GLOO_INCLUDE})
 endif()
-if(NOT TARGET PkgConfig::ompi)
+# Nor are they instrumented: what sanitizers say of them, and of threads that they start when loaded, is not of us.
+if(NOT TARGET PkgConfig::ompi AND NOT LOCKSTEP_SANITIZE)
   pkg_check_modules(ompi QUIET IMPORTED_TARGET ompi)
 endif()

@@ -15,18 +15,18 @@ namespace lockstep::cli {
 namespace {
 
 bool is_one_sided(const std::string& plan) {
-  return plan == "push" || plan == "one-shot";
+  return plan == "push" || plan == "pull" || plan == "one-shot";
 }
 
 }  // namespace
 
 std::string plan_of(const CollectiveBench& bench, const BenchRow& row) {
   if (bench.collective == "pingpong") return bench.collective;
+  if (!row.algorithm.empty()) return row.algorithm;
   const comms::Request request = {
       .collective = plan::find_collective(bench.collective),
       .input = {nullptr, row.bytes / static_cast<int64_t>(sizeof(float)), DataType::kFloat32},
-      .output = {},
-      .algorithm = row.algorithm};
+      .output = {}};
   return std::string(comms::usual_algorithm(request, row.engine, row.engine == "shm"));
 }
 

@@ -97,8 +97,8 @@ Phase flag_exchange(int world);
 /// One-sided: adds slot `from` of all ranks in rank order and stores the sum into the rank's own slot `to`.
 Phase load_all(int world, int from, int to);
 
-/// One-sided: everybody loads slot 0 of the root when that has raised its flag, then raises its own, for which
-/// the root waits.
+/// One-sided: everybody loads slot 0 of the root when that has raised its flag, then raises its own, for
+/// which the root waits.
 Phase pull(int world, int root);
 
 /// One-sided: flags, so that everybody's data is ready; then a rank's own combines; then flags again, so that

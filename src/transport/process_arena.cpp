@@ -13,54 +13,54 @@ namespace lockstep::transport {
 
 namespace {
 
+/// The arenas of this process, and what keeps them whole over a fork.
 struct Registry {
   std::mutex mutex;
   std::vector<std::shared_ptr<Arena>> arenas;  ///< Only grows. The last one is today's, unless it is retired.
   std::atomic<Arena*> newest{nullptr};         ///< The last one, without the lock.
+
+  Registry() {
+    // A thread that is within when another forks would leave the child with a lock that nobody releases.
+    pthread_atfork([] { before_fork(); }, [] { after_fork(/*in_child=*/false); },
+                   [] { after_fork(/*in_child=*/true); });
+  }
+
+  static void before_fork();
+  static void after_fork(bool in_child);
 };
 
-/// Never destroyed: tensors may be freed when the process ends, in any order.
-Registry& registry() {
-  static Registry* const only = [] {
-    auto* const made = new Registry;
-    // A thread that is within when another forks would leave the child with a lock that nobody releases.
-    pthread_atfork(
-        [] {
-          registry().mutex.lock();
-          for (const auto& arena : registry().arenas) arena->lock_for_fork();
-        },
-        [] {
-          for (const auto& arena : registry().arenas) arena->unlock_after_fork();
-          registry().mutex.unlock();
-        },
-        [] {
-          for (const auto& arena : registry().arenas) {
-            arena->become_private_in_child();
-            arena->unlock_after_fork();
-          }
-          registry().mutex.unlock();
-        });
-    return made;
-  }();
-  return *only;
+/// Made when the program is loaded, before any thread could fork; never destroyed: tensors may be freed when
+/// the process ends, in any order.
+Registry& registry = *new Registry;
+
+void Registry::before_fork() {
+  registry.mutex.lock();
+  for (const auto& arena : registry.arenas) arena->lock_for_fork();
+}
+
+void Registry::after_fork(bool in_child) {
+  for (const auto& arena : registry.arenas) {
+    if (in_child) arena->become_private_in_child();
+    arena->unlock_after_fork();
+  }
+  registry.mutex.unlock();
 }
 
 }  // namespace
 
 std::shared_ptr<Arena> process_arena() {
-  Registry& all = registry();
-  const std::lock_guard lock(all.mutex);
-  if (all.arenas.empty() || all.arenas.back()->is_retired()) {
+  const std::lock_guard lock(registry.mutex);
+  if (registry.arenas.empty() || registry.arenas.back()->is_retired()) {
     // Addresses only: no rank can use more than the machine has.
-    all.arenas.push_back(std::make_shared<Arena>(launch::memory().total_bytes));
-    all.newest = all.arenas.back().get();
+    registry.arenas.push_back(std::make_shared<Arena>(launch::memory().total_bytes));
+    registry.newest = registry.arenas.back().get();
   }
-  return all.arenas.back();
+  return registry.arenas.back();
 }
 
 void* allocate_in_process_arena(size_t bytes) {
   for (;;) {
-    Arena* arena = registry().newest;
+    Arena* arena = registry.newest;
     if (arena != nullptr) {
       if (void* const memory = arena->allocate(bytes)) return memory;
     }
@@ -69,12 +69,11 @@ void* allocate_in_process_arena(size_t bytes) {
 }
 
 void deallocate_in_process_arena(void* memory) {
-  Registry& all = registry();
-  if (Arena* const newest = all.newest; newest != nullptr && newest->contains(memory, 1)) {
+  if (Arena* const newest = registry.newest; newest != nullptr && newest->contains(memory, 1)) {
     return newest->deallocate(memory);
   }
-  const std::lock_guard lock(all.mutex);
-  for (const auto& arena : all.arenas) {
+  const std::lock_guard lock(registry.mutex);
+  for (const auto& arena : registry.arenas) {
     if (arena->contains(memory, 1)) return arena->deallocate(memory);
   }
   throw Error("shared memory: a block is freed that lies in no arena of this process");

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <latch>
 #include <mutex>
 #include <random>
 
@@ -167,10 +168,17 @@ TEST(Threads, FlagsMayWrapAround) {
 }
 
 TEST(Threads, ARankThatDoesNotComeIsNamedAtTheTimeout) {
+  std::latch given_up(2);
   const auto thrown = run_ranks(3,
-                                [](Communicator& comm) {
+                                [&](Communicator& comm) {
                                   std::vector<float> data(10);
-                                  if (comm.rank() != 2) comm.all_reduce(data);
+                                  if (comm.rank() == 2) return given_up.wait();
+                                  try {
+                                    comm.all_reduce(data);
+                                  } catch (...) {
+                                    given_up.count_down();
+                                    throw;
+                                  }
                                 },
                                 {.timeout = std::chrono::milliseconds(3000)});
   EXPECT_THAT(thrown[0], HasSubstr("all_reduce #1 on rank"));
@@ -178,6 +186,28 @@ TEST(Threads, ARankThatDoesNotComeIsNamedAtTheTimeout) {
   EXPECT_THAT(thrown[1], HasSubstr("rank 2 did not come within the timeout"));
   EXPECT_THAT(thrown[0],
               HasSubstr("last calls of this rank: all_reduce #1 (sum of 10 float32, algorithm one-shot)"));
+}
+
+TEST(Threads, ARankThatHasLeftIsNamedAtOnce) {
+  const std::vector<std::function<void(Communicator&)>> waits = {
+      [](Communicator& comm) { comm.barrier(); },
+      [](Communicator& comm) {
+        std::vector<float> data(10);
+        comm.all_reduce(data, ReduceOp::kSum, {.algorithm = "ring"});
+      },
+      [](Communicator& comm) {
+        std::vector<float> data(10);
+        comm.recv(data, 1);
+      },
+  };
+  for (const auto& wait : waits) {
+    const auto thrown = run_ranks(2,
+                                  [&](Communicator& comm) {
+                                    if (comm.rank() == 0) wait(comm);
+                                  },
+                                  {.timeout = std::chrono::minutes(30)});
+    EXPECT_THAT(thrown[0], HasSubstr("rank 1 has left the job"));
+  }
 }
 
 TEST(Threads, AnAbortFromAnotherThreadWakesThoseThatWait) {
