@@ -209,10 +209,10 @@ void Group::execute_native(const Request& request) {
 void Group::execute(const Request& request, trace::Stream stream) {
   if (request.algorithm == "native") return execute_native(request);
   const bool shares = transport_->one_sided() != nullptr;
-  const ReadyPlan& ready =
-      plans_.find(request.collective,
-                  request.algorithm.empty() ? usual_algorithm(request, engine(), shares) : request.algorithm,
-                  request.root);
+  const ReadyPlan& ready = plans_.find(
+      request.collective,
+      request.algorithm.empty() ? usual_algorithm(request, engine(), world(), shares) : request.algorithm,
+      request.root);
   const bool scatters = request.collective == Collective::kScatter;
   const Header header = {
       .call = ++calls_,
@@ -231,7 +231,8 @@ void Group::execute(const Request& request, trace::Stream stream) {
       return true;
     };
     if (runs(ready)) return;
-    runs(plans_.find(request.collective, usual_algorithm(request, engine(), /*shares=*/false), request.root));
+    runs(plans_.find(request.collective, usual_algorithm(request, engine(), world(), /*shares=*/false),
+                     request.root));
   });
 }
 

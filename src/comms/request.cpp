@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <limits>
 
 #include "comms/combine.h"
 #include "comms/copy.h"
@@ -73,17 +74,19 @@ void check(const Request& request, int rank, int world) {
 namespace {
 
 /// Up to here a message's latency costs more than its bytes, and one round of everything beats two rounds of
-/// parts; both add in rank order. `lockstep bench --fit` measures it.
-size_t one_round_bytes(std::string_view engine) {
-  return engine == "gloo" ? size_t{128} << 10 : size_t{32} << 10;
+/// parts; both add in rank order. Between two ranks both move the same bytes. `lockstep bench --fit` measures
+/// it.
+size_t one_round_bytes(std::string_view engine, int world) {
+  if (engine != "gloo") return size_t{32} << 10;
+  return world == 2 ? std::numeric_limits<size_t>::max() : size_t{128} << 10;
 }
 
 }  // namespace
 
-std::string_view usual_algorithm(const Request& request, std::string_view engine, bool shares) {
+std::string_view usual_algorithm(const Request& request, std::string_view engine, int world, bool shares) {
   switch (request.collective) {
     case Collective::kAllReduce:
-      if (!shares) return request.input.bytes() <= one_round_bytes(engine) ? "all-to-all" : "direct";
+      if (!shares) return request.input.bytes() <= one_round_bytes(engine, world) ? "all-to-all" : "direct";
       return request.input.bytes() <= transport::OneSided::kInboxBytes ? "one-shot" : "push";
     case Collective::kBarrier:
       return shares ? "flags" : "dissemination";

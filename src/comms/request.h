@@ -30,7 +30,7 @@ void check(const Request& request, int rank, int world);
 
 /// The engine's algorithm for this size, where the caller named none; `shares`: by memory that all ranks
 /// reach.
-std::string_view usual_algorithm(const Request& request, std::string_view engine, bool shares);
+std::string_view usual_algorithm(const Request& request, std::string_view engine, int world, bool shares);
 
 /// The request's buffers as its plan sees them. What is not laid out like that goes through `work`.
 Data lay_out(const Request& request, const ReadyPlan& ready, int rank, std::vector<std::byte>& work);

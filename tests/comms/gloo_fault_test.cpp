@@ -117,14 +117,28 @@ TEST(GlooFaults, DifferentCallsAreTheSameErrorEverywhere) {
        "called "
        "all_reduce #1 "
        "(sum of 4000 float32, algorithm all-to-all); hint: "},
-      {[](Communicator& comm) {  // sizes that take different algorithms
-         std::vector<float> data(comm.rank() == 0 ? 4096 : 100'000);
-         comm.all_reduce(data);
+      {[](Communicator& comm) {  // plans that send to each other in other rounds
+         std::vector<float> data(1000);
+         comm.all_reduce(data, ReduceOp::kSum, {.algorithm = comm.rank() == 0 ? "all-to-all" : "direct"});
        },
-       "all_reduce #1: rank 0 called all_reduce #1 (sum of 4096 float32, algorithm all-to-all), rank 1 "
-       "called "
-       "all_reduce #1 "
-       "(sum of 100000 float32, algorithm direct); hint: "},
+       "all_reduce #1: rank 0 called all_reduce #1 (sum of 1000 float32, algorithm all-to-all), rank 1 "
+       "called all_reduce #1 (sum of 1000 float32, algorithm direct); hint: "},
+      {[](Communicator& comm) {
+         std::vector<float> data(1000);
+         comm.all_reduce(data, comm.rank() == 0 ? ReduceOp::kSum : ReduceOp::kMax);
+       },
+       "rank 1 called all_reduce #1 (max of 1000 float32, algorithm all-to-all); hint: "},
+      {[](Communicator& comm) {
+         std::vector<float> floats(1000);
+         std::vector<int32_t> integers(1000);
+         comm.all_reduce(comm.rank() == 0 ? Buffer(floats) : Buffer(integers));
+       },
+       "rank 1 called all_reduce #1 (sum of 1000 int32, algorithm all-to-all); hint: "},
+      {[](Communicator& comm) {
+         std::vector<float> data(1000);
+         comm.rank() == 0 ? comm.all_reduce(data) : comm.barrier();
+       },
+       "rank 1 called barrier #1 (algorithm dissemination); hint: "},
       {[](Communicator& comm) {  // both only send
          std::vector<float> data(1000);
          comm.broadcast(data, comm.rank());
