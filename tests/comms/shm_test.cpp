@@ -1,4 +1,5 @@
 // The contract of collectives, and what they promise when things break, on real processes with shared memory.
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <signal.h>
@@ -148,16 +149,90 @@ TEST(ShmFaults, AnAbortFromAnotherThreadWakesEverybody) {
 }
 
 TEST(ShmFaults, DifferentCallsAreTheSameErrorEverywhere) {
-  const auto ended = run_processes(2, [](Communicator& comm) -> std::string {
-    const Floats floats(comm, comm.rank() == 0 ? 4096 : 4000);
-    comm.all_reduce(floats.buffer());
-    return "it went on";
-  });
-  for (const auto& rank : ended) {
-    EXPECT_THAT(rank.text,
-                HasSubstr("all_reduce #1: rank 0 called all_reduce #1 (sum of 4096 float32, algorithm push), "
-                          "rank 1 called all_reduce #1 (sum of 4000 float32, algorithm push); hint: "));
+  const std::string push = "(sum of 4096 float32, algorithm push)";
+  const std::vector<std::pair<std::function<void(Communicator&)>, std::string>> cases = {
+      {[](Communicator& comm) {
+         const Floats floats(comm, comm.rank() == 0 ? 4096 : 4000);
+         comm.all_reduce(floats.buffer());
+       },
+       "all_reduce #1: rank 0 called all_reduce #1 " + push +
+           ", rank 1 called all_reduce #1 (sum of 4000 float32, algorithm push); hint: "},
+      {[](Communicator& comm) {
+         Buffer buffer = Floats(comm, 4096).buffer();
+         if (comm.rank() == 1) buffer.type = DataType::kInt32;
+         comm.all_reduce(buffer);
+       },
+       "rank 0 called all_reduce #1 " + push +
+           ", rank 1 called all_reduce #1 (sum of 4096 int32, algorithm push)"},
+      {[](Communicator& comm) {
+         const Floats floats(comm, 4096);
+         comm.all_reduce(floats.buffer(), comm.rank() == 0 ? ReduceOp::kSum : ReduceOp::kMax);
+       },
+       "rank 0 called all_reduce #1 " + push +
+           ", rank 1 called all_reduce #1 (max of 4096 float32, algorithm push)"},
+      {[](Communicator& comm) {
+         const Floats floats(comm, 4096);
+         comm.broadcast(floats.buffer(), comm.rank());
+       },
+       "rank 0 called broadcast #1 (4096 float32, root 0, algorithm pull), rank 1 called broadcast #1 (4096 "
+       "float32, root 1, algorithm pull)"},
+      {[](Communicator& comm) {
+         const Floats floats(comm, 4096);
+         comm.rank() == 0 ? comm.all_reduce(floats.buffer()) : comm.barrier();
+       },
+       "rank 0 called all_reduce #1 " + push + ", rank 1 called barrier #1 (algorithm flags)"},
+  };
+  for (const auto& [act, text] : cases) {
+    const auto ended = run_processes(2, [act = act](Communicator& comm) -> std::string {
+      act(comm);
+      comm.barrier();
+      comm.barrier();
+      return "it went on";
+    });
+    for (const auto& rank : ended) EXPECT_THAT(rank.text, HasSubstr(text));
   }
+}
+
+TEST(ShmFaults, ARankOfAnEarlierAttemptIsNotTakenForOneOfThis) {
+  const std::string job = fmt::format("attempts {}", getpid());
+  Identity late = {.rank = 1, .world_size = 2, .local_rank = 1, .local_world_size = 2, .job_id = job};
+  const pid_t straggler = fork();
+  if (straggler == 0) {
+    try {
+      init_distributed(late, {.engine = "shm"});
+      _exit(1);
+    } catch (const std::exception&) {
+      _exit(0);
+    }
+  }
+  const auto ended = run_processes(2,
+                                   [](Communicator& comm) -> std::string {
+                                     std::vector<float> data = {static_cast<float>(comm.rank() + 1)};
+                                     comm.all_reduce(data);
+                                     return data[0] == 3 ? "" : "wrong";
+                                   },
+                                   {.before = [&](Identity& identity) {
+                                     identity.job_id = job;
+                                     identity.restart_count = 1;
+                                   }});
+  for (const auto& rank : ended) EXPECT_EQ(rank.text, "");
+  int status = 0;
+  EXPECT_EQ(waitpid(straggler, &status, WNOHANG), 0) << "it waits for its own";
+  kill(straggler, SIGKILL);
+  waitpid(straggler, &status, 0);
+}
+
+TEST(ShmFaults, ARankThatWaitsLongSleeps) {
+  const auto ended = run_processes(2, [](Communicator& comm) -> std::string {
+    comm.barrier();
+    if (comm.rank() == 1) std::this_thread::sleep_for(std::chrono::seconds(1));
+    comm.barrier();
+    timespec used = {};
+    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &used);
+    const double seconds = static_cast<double>(used.tv_sec) + 1e-9 * static_cast<double>(used.tv_nsec);
+    return seconds < 0.5 ? "" : fmt::format("{} s of CPU", seconds);
+  });
+  for (const auto& rank : ended) EXPECT_EQ(rank.text, "");
 }
 
 TEST(ShmFaults, ARankThatLeavesIsNamed) {
