@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <cstring>
 
 #include "lockstep/plan/collectives.h"
@@ -48,7 +49,9 @@ enum class Place { kPrivate, kShared, kMixed };
 /// A buffer of floats, with something on both sides that must not be touched.
 class Floats {
  public:
-  Floats(Communicator& comm, Place place, const std::vector<float>& content) {
+  Floats(Communicator& comm, Place place, const std::vector<float>& content,
+         DataType type = DataType::kFloat32)
+      : type_(type) {
     const bool shared = place == Place::kShared || (place == Place::kMixed && comm.rank() % 2 == 0);
     if (shared) memory_ = comm.allocate((content.size() + 2) * sizeof(float));
     private_.resize(shared ? 0 : content.size() + 2);
@@ -56,7 +59,10 @@ class Floats {
     all_.front() = all_.back() = kUntouched;
     std::copy(content.begin(), content.end(), inner().begin());
   }
-  operator Buffer() { return inner(); }  // NOLINT(google-explicit-constructor): a view
+  /// As elements of its type: for collectives that only move, any will do.
+  operator Buffer() {  // NOLINT(google-explicit-constructor): a view
+    return {inner().data(), static_cast<int64_t>(inner().size_bytes() / size_of(type_)), type_};
+  }
   /// What it holds.
   std::vector<float> content(Problems& problems, const std::string& what) {
     if (all_.front() != kUntouched || all_.back() != kUntouched)
@@ -68,6 +74,7 @@ class Floats {
   static constexpr float kUntouched = -7.0F;
   std::span<float> inner() { return all_.subspan(1, all_.size() - 2); }
 
+  const DataType type_;
   std::shared_ptr<void> memory_;
   std::vector<float> private_;
   std::span<float> all_;
@@ -103,64 +110,98 @@ void check_all_reduce(Communicator& comm, const CallOptions& options, int64_t co
   if (all.front() != -7.0F || all.back() != -7.0F) problems.push_back(what("beside the buffer"));
 }
 
-void check_rooted(Communicator& comm, Collective collective, const CallOptions& options, Place place,
+/// Where the buffers of a call lie, and of which type it takes their elements to be.
+struct Form {
+  Place place = Place::kPrivate;
+  DataType type = DataType::kFloat32;
+};
+
+void check_rooted(Communicator& comm, Collective collective, const CallOptions& options, const Form& form,
                   int64_t count, int root, Problems& problems) {
   const int world = comm.world_size();
   const int rank = comm.rank();
   const std::string what = fmt::format("{} by {}, {} of {}, root {}", plan::name(collective),
                                        options.algorithm, count, world, root);
   if (collective == Collective::kBroadcast) {
-    Floats data(comm, place, values(rank, count));
+    Floats data(comm, form.place, values(rank, count), form.type);
     comm.broadcast(data, root, options);
     expect(problems, what, data.content(problems, what), [&](int64_t i) { return value(root, i); });
   } else if (collective == Collective::kReduce) {
-    Floats data(comm, place, values(rank, count));
+    Floats data(comm, form.place, values(rank, count));
     comm.reduce(data, root, ReduceOp::kSum, options);
     const auto found = data.content(problems, what);
     if (rank == root) expect(problems, what, found, [&](int64_t i) { return sum_of(world, i); });
   } else if (collective == Collective::kScatter) {
-    auto input = rank == root ? values(root, count * world) : std::vector<float>();
-    std::vector<float> output(static_cast<size_t>(count));
+    Floats input(comm, form.place, rank == root ? values(root, count * world) : std::vector<float>(),
+                 form.type);
+    Floats output(comm, form.place, std::vector<float>(static_cast<size_t>(count)), form.type);
     comm.scatter(input, output, root, options);
-    expect(problems, what, output, [&](int64_t i) { return value(root, count * rank + i); });
-    if (rank == root) expect(problems, what + ", input", input, [&](int64_t i) { return value(root, i); });
+    expect(problems, what, output.content(problems, what),
+           [&](int64_t i) { return value(root, count * rank + i); });
+    expect(problems, what + ", input", input.content(problems, what),
+           [&](int64_t i) { return value(root, i); });
   } else {
-    auto input = values(rank, count, 3);
-    std::vector<float> output(static_cast<size_t>(rank == root ? count * world : 0));
+    Floats input(comm, form.place, values(rank, count, 3), form.type);
+    Floats output(comm, form.place, std::vector<float>(static_cast<size_t>(rank == root ? count * world : 0)),
+                  form.type);
     comm.gather(input, output, root, options);
-    expect(problems, what, output,
+    expect(problems, what, output.content(problems, what),
            [&](int64_t i) { return value(static_cast<int>(i / count), i % count + 3); });
   }
 }
 
-void check_flat(Communicator& comm, Collective collective, const CallOptions& options, Place place,
+void check_flat(Communicator& comm, Collective collective, const CallOptions& options, const Form& form,
                 int64_t count, Problems& problems) {
   const int world = comm.world_size();
   const int rank = comm.rank();
   const std::string what =
       fmt::format("{} by {}, {} of {}", plan::name(collective), options.algorithm, count, world);
   if (collective == Collective::kAllGather) {
-    Floats input(comm, place, values(rank, count, 3));
-    Floats output(comm, place, std::vector<float>(static_cast<size_t>(count * world)));
+    Floats input(comm, form.place, values(rank, count, 3), form.type);
+    Floats output(comm, form.place, std::vector<float>(static_cast<size_t>(count * world)), form.type);
     comm.all_gather(input, output, options);
     expect(problems, what, output.content(problems, what),
            [&](int64_t i) { return value(static_cast<int>(i / count), i % count + 3); });
   } else if (collective == Collective::kReduceScatter) {
-    Floats input(comm, place, values(rank, count));
+    Floats input(comm, form.place, values(rank, count));
     const int64_t base = count / world, longer = count % world;
     const int64_t begin = base * rank + std::min<int64_t>(rank, longer);
-    Floats output(comm, place, std::vector<float>(static_cast<size_t>(base + (rank < longer ? 1 : 0))));
+    Floats output(comm, form.place, std::vector<float>(static_cast<size_t>(base + (rank < longer ? 1 : 0))));
     comm.reduce_scatter(input, output, ReduceOp::kSum, options);
     expect(problems, what, output.content(problems, what),
            [&](int64_t i) { return sum_of(world, begin + i); });
     expect(problems, what + ", input", input.content(problems, what),
            [&](int64_t i) { return value(rank, i); });
   } else {
-    Floats input(comm, place, values(rank, count * world));
-    Floats output(comm, place, std::vector<float>(static_cast<size_t>(count * world)));
+    Floats input(comm, form.place, values(rank, count * world), form.type);
+    Floats output(comm, form.place, std::vector<float>(static_cast<size_t>(count * world)), form.type);
     comm.all_to_all(input, output, options);
     expect(problems, what, output.content(problems, what),
            [&](int64_t i) { return value(static_cast<int>(i / count), count * rank + i % count); });
+  }
+}
+
+constexpr std::array kAllTypes = {DataType::kFloat32,  DataType::kFloat64, DataType::kFloat16,
+                                  DataType::kBFloat16, DataType::kInt32,   DataType::kInt64,
+                                  DataType::kUInt8,    DataType::kBool};
+
+bool is_reduction(Collective collective) {
+  return collective == Collective::kAllReduce || collective == Collective::kReduce ||
+         collective == Collective::kReduceScatter;
+}
+
+void check_form(Communicator& comm, const plan::Algorithm& algorithm, const Form& form, int64_t count,
+                Problems& problems) {
+  const CallOptions options = {.algorithm = algorithm.name};
+  switch (algorithm.collective) {
+    case Collective::kAllGather:
+    case Collective::kReduceScatter:
+    case Collective::kAllToAll:
+      return check_flat(comm, algorithm.collective, options, form, count, problems);
+    default:
+      for (const int root : {0, comm.world_size() / 2, comm.world_size() - 1}) {
+        check_rooted(comm, algorithm.collective, options, form, count, root, problems);
+      }
   }
 }
 
@@ -184,18 +225,12 @@ Problems check_collectives(Communicator& comm) {
       }
       for (const Place place : {Place::kPrivate, Place::kShared, Place::kMixed}) {
         if (place != Place::kPrivate && !algorithm.one_sided) continue;
-        switch (algorithm.collective) {
-          case Collective::kAllGather:
-          case Collective::kReduceScatter:
-          case Collective::kAllToAll:
-            check_flat(comm, algorithm.collective, options, place, count, problems);
-            break;
-          default:
-            for (const int root : {0, world / 2, world - 1}) {
-              check_rooted(comm, algorithm.collective, options, place, count, root, problems);
-            }
-        }
+        check_form(comm, algorithm, {.place = place}, count, problems);
       }
+    }
+    if (is_reduction(algorithm.collective)) continue;  // check_types() does
+    for (const auto type : kAllTypes) {
+      check_form(comm, algorithm, {.place = Place::kShared, .type = type}, 1000, problems);
     }
   }
   if (comm.engine() == "gloo" || comm.engine() == "mpi") {
@@ -232,15 +267,16 @@ Problems check_types(Communicator& comm) {
   Problems problems;
   const int world = comm.world_size();
   constexpr int64_t kCount = 201;  // 1.6 kB of the widest type: one-shot takes it
-  const auto check = [&](DataType type, ReduceOp op, const auto& to_bytes, double expected) {
+  const auto check_count = [&](int64_t count, DataType type, ReduceOp op, const auto& to_bytes,
+                               double expected) {
     for (const auto& [collective, algorithm] : reductions(comm)) {
-      std::vector<std::byte> data(kCount * size_of(type));
+      std::vector<std::byte> data(static_cast<size_t>(count) * size_of(type));
       const auto element = to_bytes(static_cast<double>(comm.rank() % 2 + 1));
       const auto wanted = to_bytes(expected);
-      for (size_t i = 0; i < kCount; ++i)
+      for (size_t i = 0; i < static_cast<size_t>(count); ++i)
         std::memcpy(data.data() + i * sizeof(element), &element, sizeof(element));
-      int64_t results = kCount;
-      const Buffer buffer(data.data(), kCount, type);
+      int64_t results = count;
+      const Buffer buffer(data.data(), count, type);
       const CallOptions options = {.algorithm = algorithm};
       if (collective == Collective::kAllReduce) {
         comm.all_reduce(buffer, op, options);
@@ -248,7 +284,7 @@ Problems check_types(Communicator& comm) {
         comm.reduce(buffer, world - 1, op, options);
         if (comm.rank() != world - 1) results = 0;
       } else {
-        results = kCount / world + (comm.rank() < kCount % world ? 1 : 0);
+        results = count / world + (comm.rank() < count % world ? 1 : 0);
         std::vector<std::byte> output(static_cast<size_t>(results) * size_of(type));
         comm.reduce_scatter(buffer, Buffer(output.data(), results, type), op, options);
         data = std::move(output);
@@ -260,6 +296,11 @@ Problems check_types(Communicator& comm) {
         break;
       }
     }
+  };
+  const auto check = [&](DataType type, ReduceOp op, const auto& to_bytes, double expected) {
+    check_count(kCount, type, op, to_bytes, expected);
+    if (op != ReduceOp::kSum) return;
+    for (const int64_t count : {0, 1, world - 1, world + 1}) check_count(count, type, op, to_bytes, expected);
   };
   // Ranks hold 1, 2, 1, 2, ...: small enough to be exact in every type.
   double sum = 0, product = 1;
