@@ -222,6 +222,29 @@ TEST(ShmFaults, ARankOfAnEarlierAttemptIsNotTakenForOneOfThis) {
   waitpid(straggler, &status, 0);
 }
 
+TEST(ShmStart, TasksOfOneNodeUnderSrunShareMemory) {
+  const auto ended = run_processes(2,
+                                   [](Communicator& comm) -> std::string {
+                                     std::vector<float> data = {1.0F};
+                                     comm.all_reduce(data);
+                                     return fmt::format("{} {}", comm.engine(), data[0]);
+                                   },
+                                   {.engine = "", .before = [](Identity& identity) {
+                                      const std::string rank = std::to_string(identity.rank);
+                                      identity = identify({{"SLURM_JOB_ID", std::to_string(getppid())},
+                                                           {"SLURM_STEP_ID", "0"},
+                                                           {"SLURM_STEP_NODELIST", "tux1"},
+                                                           {"SLURM_STEP_NUM_NODES", "1"},
+                                                           {"SLURM_STEP_NUM_TASKS", "2"},
+                                                           {"SLURM_STEP_TASKS_PER_NODE", "2"},
+                                                           {"SLURM_NTASKS", "2"},
+                                                           {"SLURM_PROCID", rank},
+                                                           {"SLURM_LOCALID", rank},
+                                                           {"SLURM_NODEID", "0"}});
+                                    }});
+  for (const auto& rank : ended) EXPECT_EQ(rank.text, "shm 2");
+}
+
 TEST(ShmFaults, ARankThatWaitsLongSleeps) {
   const auto ended = run_processes(2, [](Communicator& comm) -> std::string {
     comm.barrier();

@@ -9,6 +9,7 @@
 
 #include "comms/contract.h"
 #include "comms/run_ranks.h"
+#include "lockstep/error.h"
 
 namespace lockstep::test {
 namespace {
@@ -186,6 +187,44 @@ TEST(Threads, ARankThatDoesNotComeIsNamedAtTheTimeout) {
   EXPECT_THAT(thrown[1], HasSubstr("rank 2 did not come within the timeout"));
   EXPECT_THAT(thrown[0],
               HasSubstr("last calls of this rank: all_reduce #1 (sum of 10 float32, algorithm one-shot)"));
+}
+
+TEST(Threads, ACallMayHaveATimeoutOfItsOwn) {
+  std::latch given_up(1);
+  const auto thrown =
+      run_ranks(2,
+                [&](Communicator& comm) {
+                  std::vector<float> data(10);
+                  if (comm.rank() == 1) return given_up.wait();
+                  try {
+                    comm.all_reduce(data, ReduceOp::kSum, {.timeout = std::chrono::milliseconds(200)});
+                  } catch (const TimeoutError& error) {
+                    given_up.count_down();
+                    if (error.peer != 1) throw std::runtime_error("another peer");
+                    throw;
+                  }
+                },
+                {.timeout = std::chrono::minutes(30)});
+  EXPECT_THAT(thrown[0], HasSubstr("all_reduce #1 on rank 0: rank 1 did not come within the timeout"));
+}
+
+TEST(Threads, WhatGoesWrongWithQueuedWorkIsThrownByItsWait) {
+  const auto thrown = run_ranks(2, [](Communicator& comm) {
+    std::vector<float> data(comm.rank() == 0 ? 1000 : 999);
+    const Work first = comm.iall_reduce(data);
+    const Work second = comm.ibarrier();
+    comm.ibarrier();  // nobody waits for it: its end is no harm
+    for (const Work& work : {first, first, second}) {
+      try {
+        work.wait();
+        throw std::runtime_error("it went on");
+      } catch (const PeerError&) {
+      }
+    }
+    first.wait();
+  });
+  for (const auto& text : thrown)
+    EXPECT_THAT(text, HasSubstr("rank 0 called all_reduce #1 (sum of 1000 float32"));
 }
 
 TEST(Threads, ARankThatHasLeftIsNamedAtOnce) {
