@@ -3,11 +3,12 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <vector>
 
 namespace lockstep::comms {
 
 std::string History::text() const {
-  std::string text;
+  std::vector<std::string> told;
   for (size_t i = count_ - std::min(count_, kKept); i < count_;) {
     // Equal calls in a row are told once.
     const size_t first = i;
@@ -16,11 +17,12 @@ std::string History::text() const {
       ++i;
       ++like.call;
     } while (i < count_ && calls_[i % kKept] == like);
-    text += text.empty() ? "last calls of this rank: " : ", ";
-    if (i - first > 1) text += fmt::format("{} to ", title(calls_[first % kKept]));
-    text += describe(calls_[(i - 1) % kKept]);
+    const std::string from = i - first > 1 ? fmt::format("{} to ", title(calls_[first % kKept])) : "";
+    told.push_back(from + describe(calls_[(i - 1) % kKept]));
   }
-  return text;
+  if (told.empty()) return "";
+  told.erase(told.begin(), told.end() - static_cast<std::ptrdiff_t>(std::min(told.size(), kTold)));
+  return fmt::format("last calls of this rank: {}", fmt::join(told, ", "));
 }
 
 }  // namespace lockstep::comms

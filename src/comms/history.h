@@ -19,6 +19,7 @@ class History {
 
  private:
   static constexpr size_t kKept = 32;
+  static constexpr size_t kTold = 8;  ///< Equal ones in a row count once.
   std::array<transport::Header, kKept> calls_;
   size_t count_ = 0;
 };
