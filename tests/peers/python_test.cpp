@@ -33,13 +33,14 @@ TEST(PythonTorch, AFailingRankIsNamedWithItsTraceback) {
   EXPECT_TRUE(job.leaves_nothing());
 }
 
-/// A program of ours under plain torchrun.
+// A program of ours under plain torchrun. Debian 12's, with Python 3.11, fails unless it is told what to do
+// with the ranks' output.
 TEST(Torchrun, StartsOurRanksOnSharedMemoryAndOverGloo) {
   for (const char* engine : {"shm", "gloo"}) {
     Child::Options options = kDebianPython;
     options.environment["LOCKSTEP_ENGINE"] = engine;
     Child job({"/usr/bin/python3", "-m", "torch.distributed.run", "--standalone", "--nproc_per_node", "2",
-               "--no_python", LOCKSTEP_ACTOR, "engine"},
+               "--redirects", "1", "--tee", "1", "--no_python", LOCKSTEP_ACTOR, "engine"},
               options);
     ASSERT_EQ(job.wait(), 0) << job.errors();
     EXPECT_THAT(job.output(), HasSubstr(engine));
