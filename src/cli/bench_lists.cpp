@@ -83,7 +83,7 @@ std::string why_not(const std::string& engine, const std::string& algorithm, int
       return fmt::format("takes at most {} bytes, not {}; hint: use push", kInbox, bytes);
     return "";
   }
-  const auto all = plan::algorithms_of(plan::Collective::kAllReduce);
+  const auto& all = plan::algorithms();
   const auto found = std::find_if(
       all.begin(), all.end(), [&](const plan::Algorithm& candidate) { return candidate.name == algorithm; });
   // As if every rank had a node of its own: messages are all that it has.

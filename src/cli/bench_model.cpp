@@ -27,8 +27,8 @@ std::string plan_of(const CollectiveBench& bench, const BenchRow& row) {
       .collective = plan::find_collective(bench.collective),
       .input = {nullptr, row.bytes / static_cast<int64_t>(sizeof(float)), DataType::kFloat32},
       .output = {}};
-  return std::string(
-      comms::usual_algorithm(request, row.engine, static_cast<int>(bench.world), row.engine == "shm"));
+  const bool shares = row.engine == "shm" && (!bench.staged || bench.collective == "allreduce");
+  return std::string(comms::usual_algorithm(request, row.engine, static_cast<int>(bench.world), shares));
 }
 
 std::string form_of(const BenchRow& row, const std::string& plan) {

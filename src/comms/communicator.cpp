@@ -124,13 +124,13 @@ void Communicator::send(Buffer data, int to, int tag, const CallOptions& options
   group_->start_send(data, to, tag, options.timeout, /*is_waited_for=*/true).wait();
 }
 void Communicator::recv(Buffer data, int from, int tag, const CallOptions& options) {
-  irecv(data, from, tag, options).wait();
+  group_->start_receive(data, from, tag, options.timeout, /*is_waited_for=*/true).wait();
 }
 Work Communicator::isend(Buffer data, int to, int tag, const CallOptions& options) {
   return group_->start_send(data, to, tag, options.timeout, /*is_waited_for=*/false);
 }
 Work Communicator::irecv(Buffer data, int from, int tag, const CallOptions& options) {
-  return group_->start_receive(data, from, tag, options.timeout);
+  return group_->start_receive(data, from, tag, options.timeout, /*is_waited_for=*/false);
 }
 
 std::optional<Communicator> Communicator::split(int colour, int key) {

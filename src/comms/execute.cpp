@@ -260,6 +260,11 @@ bool Executor::run_flags(const ReadyPlan& ready, const Data& data, const transpo
       case Kind::kCombine:
         bytes = layout.bytes_of(step.chunk, step.width);
         run_combine(ready, step, layout, data, address, destination);
+        // The root of a broadcast waits for its readers, but not if it gives up.
+        if (from_root && memory.has_withdrawn(ready.plan.root)) {
+          throw PeerError(fmt::format("rank {} gave up while its data was read", ready.plan.root),
+                          ready.plan.root);
+        }
         break;
       default:
         throw Error("a plan that mixes flags and messages");

@@ -53,57 +53,61 @@ class Group::QueuedWork final : public Work::State {
   std::exception_ptr error_;
 };
 
-/// A message on its way.
+/// How a message is asked.
 class Group::MessageWork final : public Work::State {
  public:
-  struct Message {
+  /// What a trace tells of it.
+  struct Told {
     bool sends;
     int peer;
     int64_t bytes;
     int64_t begin_ns;  ///< 0 if it is not traced.
   };
-  MessageWork(std::shared_ptr<Group> group, const Header& header, const Message& message,
-              std::shared_ptr<transport::Transfer> transfer, bool accompanied, const Limit& limit)
+  MessageWork(std::shared_ptr<Group> group, std::shared_ptr<Message> message, bool is_accompanied,
+              const Told& told)
       : group_(std::move(group)),
-        header_(header),
-        message_(message),
-        transfer_(std::move(transfer)),
-        accompanied_(accompanied),
-        limit_(limit) {}
+        message_(std::move(message)),
+        is_accompanied_(is_accompanied),
+        told_(told) {}
 
   ~MessageWork() override {
-    // Half a message would spoil all that follow it.
-    if (!over_ && !accompanied_ && !group_->job_->control().has_failed()) group_->accompany(transfer_);
+    message_->is_held = false;
+    if (over_ || is_accompanied_ || group_->job_->control().has_failed()) return;
+    try {
+      group_->messenger_.accompany(message_);  // half a message would spoil all that follow it
+    } catch (...) {
+      // No thread to be had. The rank waits for the next message in vain, and says so.
+    }
   }
 
   bool test() override {
     if (over_) return true;
-    group_->guard(header_, [&] { over_ = transfer_->test(); });
+    group_->guard(message_->header, [&] { over_ = message_->transfer->test(); });
     if (over_) record();
     return over_;
   }
   void wait() override {
     if (over_) return;
-    group_->guard(header_, [&] { transfer_->wait(limit_); });
+    group_->guard(message_->header, [&] { message_->transfer->wait(message_->limit); });
     over_ = true;
     record();
   }
 
  private:
   void record() const {
-    const auto& [sends, peer, bytes, begin_ns] = message_;
-    if (begin_ns == 0 || !trace::enabled()) return;
-    const trace::Name name(fmt::format("{} {} tag {}", sends ? "send" : "recv", peer, header_.root));
-    trace::record(name, begin_ns, trace::now_ns(),
-                  {.stream = trace::Stream::kCommunication, .bytes = bytes, .peer = peer});
+    if (told_.begin_ns == 0 || !trace::enabled()) return;
+    const trace::Name name(fmt::format("{} {}", told_.sends ? "send" : "recv", told_.peer));
+    trace::record(name, told_.begin_ns, trace::now_ns(),
+                  {.stream = trace::Stream::kCommunication,
+                   .bytes = told_.bytes,
+                   .peer = told_.peer,
+                   .call = message_->header.root});
   }
 
   const std::shared_ptr<Group> group_;
-  const Header header_;
-  const Message message_;
-  const std::shared_ptr<transport::Transfer> transfer_;
-  const bool accompanied_;
-  const Limit limit_;
+  const std::shared_ptr<Message> message_;
+  const bool is_accompanied_;
+  const Told told_;
   bool over_ = false;
 };
 
@@ -116,7 +120,8 @@ Group::Group(std::shared_ptr<transport::Job> job, std::string tag, std::vector<i
       timeout_(timeout),
       transport_(job_->make_group(tag_, members_, transport::Control::Clock::now() + timeout)),
       plans_(transport_->rank(), transport_->world(), ranks_per_node),
-      executor_(*transport_, tag_ == "world" ? "" : fmt::format(" ({})", tag_)) {}
+      executor_(*transport_, tag_ == "world" ? "" : fmt::format(" ({})", tag_)),
+      messenger_([this](const Header& header, const std::function<void()>& act) { guard(header, act); }) {}
 
 Group::~Group() {
   {
@@ -124,17 +129,20 @@ Group::~Group() {
     stopping_ = true;
   }
   turn_.notify_all();
-  to_accompany_.notify_all();
   if (server_.joinable()) server_.join();
-  if (messenger_.joinable()) messenger_.join();
 }
 
 Limit Group::limit_of(std::chrono::milliseconds timeout) const {
   return {.timeout = timeout.count() > 0 ? timeout : timeout_, .failed = &job_->control().failed_flag()};
 }
 
-void Group::throw_failure() {
+void Group::withdraw() {
+  transport_->withdraw();
   job_->retire_memory();
+}
+
+void Group::throw_failure() {
+  withdraw();
   const auto failure = job_->control().failure();
   const std::string history = history_.text();
   throw PeerError(fmt::format("{}{}{}", failure ? failure->text : "the job has failed",
@@ -147,7 +155,7 @@ void Group::fail(const std::string& text, int peer, bool timed_out) {
   job_->control().fail({.peer = culprit, .text = text});
   const auto first = job_->control().failure();
   if (timed_out && first && first->text == text) {
-    job_->retire_memory();
+    withdraw();
     throw TimeoutError(fmt::format("{}; {}", text, history_.text()), culprit);
   }
   throw_failure();
@@ -294,31 +302,6 @@ void Group::serve() {
   }
 }
 
-void Group::accompany(std::shared_ptr<transport::Transfer> message) {
-  const std::lock_guard lock(mutex_);
-  accompanied_.push_back(std::move(message));
-  if (!messenger_.joinable()) messenger_ = std::thread([this] { see_messages_through(); });
-  to_accompany_.notify_all();
-}
-
-void Group::see_messages_through() {
-  std::unique_lock lock(mutex_);
-  for (;;) {
-    to_accompany_.wait(lock, [&] { return stopping_ || !accompanied_.empty(); });
-    if (accompanied_.empty()) return;
-    const auto message = std::move(accompanied_.front());
-    accompanied_.pop_front();
-    lock.unlock();
-    const Header header = {.call = 0, .operation = kPointToPoint};
-    try {
-      guard(header, [&] { message->wait(limit_of({})); });
-    } catch (const Error&) {
-      // It is everybody's failure now: the next call throws it.
-    }
-    lock.lock();
-  }
-}
-
 Work Group::start_message(bool sends, const Buffer& data, int peer, int tag,
                           std::chrono::milliseconds timeout, bool is_waited_for) {
   if (peer < 0 || peer >= world() || peer == rank()) {
@@ -330,22 +313,22 @@ Work Group::start_message(bool sends, const Buffer& data, int peer, int tag,
                          .root = tag,
                          .operation = kPointToPoint,
                          .type = static_cast<uint8_t>(data.type)};
-  const MessageWork::Message message = {.sends = sends,
-                                        .peer = peer,
-                                        .bytes = static_cast<int64_t>(data.bytes()),
-                                        .begin_ns = trace::enabled() ? trace::now_ns() : 0};
-  std::shared_ptr<transport::Transfer> transfer;
+  const MessageWork::Told told = {.sends = sends,
+                                  .peer = peer,
+                                  .bytes = static_cast<int64_t>(data.bytes()),
+                                  .begin_ns = trace::enabled() ? trace::now_ns() : 0};
+  const auto message = std::make_shared<Message>();
+  message->header = header;
+  message->limit = limit_of(timeout);
   bool needs_company = false;
   guard(header, [&] {
     constexpr auto kStream = transport::Stream::kPointToPoint;
-    transfer = sends ? transport_->send(kStream, peer, header, data.data, data.bytes())
-                     : transport_->receive(kStream, peer, header, data.data, data.bytes());
-    needs_company =
-        sends && !is_waited_for && transport_->needs_company(data.data, data.bytes()) && !transfer->test();
+    message->transfer = sends ? transport_->send(kStream, peer, header, data.data, data.bytes())
+                              : transport_->receive(kStream, peer, header, data.data, data.bytes());
+    needs_company = !is_waited_for && message->transfer->needs_company();
   });
-  if (needs_company) accompany(transfer);
-  return Work(std::make_shared<MessageWork>(shared_from_this(), header, message, std::move(transfer),
-                                            needs_company, limit_of(timeout)));
+  if (needs_company) messenger_.accompany(message);
+  return Work(std::make_shared<MessageWork>(shared_from_this(), message, needs_company, told));
 }
 
 Work Group::start_send(const Buffer& data, int to, int tag, std::chrono::milliseconds timeout,
@@ -353,8 +336,9 @@ Work Group::start_send(const Buffer& data, int to, int tag, std::chrono::millise
   return start_message(true, data, to, tag, timeout, is_waited_for);
 }
 
-Work Group::start_receive(const Buffer& data, int from, int tag, std::chrono::milliseconds timeout) {
-  return start_message(false, data, from, tag, timeout, /*is_waited_for=*/false);
+Work Group::start_receive(const Buffer& data, int from, int tag, std::chrono::milliseconds timeout,
+                          bool is_waited_for) {
+  return start_message(false, data, from, tag, timeout, is_waited_for);
 }
 
 std::shared_ptr<Group> Group::split(int colour, int key) {

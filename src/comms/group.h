@@ -12,6 +12,7 @@
 
 #include "comms/execute.h"
 #include "comms/history.h"
+#include "comms/messenger.h"
 #include "comms/ready_plan.h"
 #include "comms/request.h"
 #include "lockstep/comms/communicator.h"
@@ -37,7 +38,8 @@ class Group : public std::enable_shared_from_this<Group> {
 
   /// A message that the caller does not wait for at once goes on by itself.
   Work start_send(const Buffer& data, int to, int tag, std::chrono::milliseconds timeout, bool is_waited_for);
-  Work start_receive(const Buffer& data, int from, int tag, std::chrono::milliseconds timeout);
+  Work start_receive(const Buffer& data, int from, int tag, std::chrono::milliseconds timeout,
+                     bool is_waited_for);
 
   std::shared_ptr<Group> split(int colour, int key);
   std::shared_ptr<void> allocate(size_t bytes);
@@ -57,12 +59,12 @@ class Group : public std::enable_shared_from_this<Group> {
   void guard(const transport::Header& header, const Act& act);
   [[noreturn]] void fail(const std::string& text, int peer, bool timed_out);
   [[noreturn]] void throw_failure();
+  /// Before a call throws: its buffers are the caller's again, and what others read there from now on is
+  /// void.
+  void withdraw();
   Work start_message(bool sends, const Buffer& data, int peer, int tag, std::chrono::milliseconds timeout,
                      bool is_waited_for);
   void serve();
-  /// Sees a message through, whether somebody waits for it or not.
-  void accompany(std::shared_ptr<transport::Transfer> message);
-  void see_messages_through();
 
   const std::shared_ptr<transport::Job> job_;
   const std::string tag_;
@@ -85,9 +87,7 @@ class Group : public std::enable_shared_from_this<Group> {
   std::deque<std::shared_ptr<QueuedWork>> queue_;
   std::thread server_;  ///< Of what is queued; started when first needed.
 
-  std::deque<std::shared_ptr<transport::Transfer>> accompanied_;
-  std::condition_variable to_accompany_;
-  std::thread messenger_;  ///< Started when first needed.
+  Messenger messenger_;  ///< Last: it uses the rest until it is gone.
 };
 
 }  // namespace lockstep::comms

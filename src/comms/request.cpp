@@ -38,6 +38,13 @@ void check(const Request& request, int rank, int world) {
   const Buffer& input = request.input;
   const Buffer& output = request.output;
   const bool is_root = rank == request.root;
+  const auto refuse_overlap = [&] {
+    const auto* const in = static_cast<const std::byte*>(input.data);
+    const auto* const out = static_cast<const std::byte*>(output.data);
+    if (in + input.bytes() <= out || out + output.bytes() <= in) return;
+    throw UsageError(
+        fmt::format("{} on rank {}: input and output overlap; hint: use two buffers", what, rank));
+  };
   switch (request.collective) {
     case Collective::kAllGather:
       expect(output, input.count * world, "the output");
@@ -49,12 +56,18 @@ void check(const Request& request, int rank, int world) {
       if (is_root) expect(input, output.count * world, "the input");
       break;
     case Collective::kReduceScatter: {
-      const int64_t own = input.count / world + (rank < input.count % world ? 1 : 0);
+      const int64_t longer = input.count % world;
+      const int64_t own = input.count / world + (rank < longer ? 1 : 0);
       expect(output, own, "the output");
+      const int64_t begin = input.count / world * rank + std::min<int64_t>(rank, longer);
+      const auto* const own_part =
+          static_cast<const std::byte*>(input.data) + static_cast<size_t>(begin) * size_of(input.type);
+      if (output.data != own_part) refuse_overlap();
       break;
     }
     case Collective::kAllToAll:
       expect(output, input.count, "the output");
+      refuse_overlap();
       if (input.count % world != 0) {
         throw UsageError(fmt::format("{} on rank {}: {} elements do not divide into {} parts", what, rank,
                                      input.count, world));

@@ -5,12 +5,12 @@
 namespace lockstep {
 
 SharedMemoryUse shared_memory_use() {
-  const auto use = transport::process_arena()->use();
+  const auto use = transport::use_of_process_arenas();
   return {use.used_bytes, use.peak_used_bytes, use.held_bytes};
 }
 
 void trim_shared_memory() {
-  transport::process_arena()->trim();
+  transport::trim_process_arenas();
 }
 
 }  // namespace lockstep

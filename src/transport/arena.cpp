@@ -76,12 +76,14 @@ void Arena::deallocate(void* memory) {
   if (!known) {
     throw Error("shared memory: a block is freed that was not allocated, or has been freed before");
   }
+  const size_t used_bytes = bytes_at(page);
   if (page.kind == PageKind::kSlab) {
     deallocate_block(page.value, offset);
   } else {
     deallocate_run(offset / kPage);
   }
-  use_.used_bytes -= bytes_at(page);
+  use_.used_bytes -= used_bytes;
+  if (retired_) flush_and_trim();  // nobody will ask for it
 }
 
 size_t Arena::bytes_at(const PageInfo& page) const {
@@ -144,10 +146,10 @@ void Arena::deallocate_run(size_t first) {
   if (pages <= kMostCachedPages) {
     table_[first].kind = PageKind::kCachedRun;
     cached_[pages].push_back(first);
-    return;
+  } else {
+    table_[first] = {};
+    pages_.deallocate(first, pages);
   }
-  table_[first] = {};
-  pages_.deallocate(first, pages);
   trim_under_pressure();
 }
 
@@ -188,7 +190,6 @@ void Arena::flush_and_trim() {
 }
 
 void Arena::trim_under_pressure() {
-  if (retired_) return flush_and_trim();
   const auto now = Clock::now();
   if (now - looked_ < kLookInterval) return;
   looked_ = now;
@@ -220,6 +221,7 @@ Arena::Use Arena::use() const {
 }
 
 void Arena::become_private_in_child() {
+  if (in_child_) return;  // a grandchild has a copy of it
   retired_ = true;
   in_child_ = true;
   pages_.mapping().map_private_in_child();

@@ -12,7 +12,7 @@ namespace lockstep::transport {
 int64_t FifoTransfer::place_of(const SharedGroup& group, const std::variant<Source, Destination>& data,
                                size_t bytes) {
   const auto* const source = std::get_if<Source>(&data);
-  if (source == nullptr || !goes_by_place(group, source->data, bytes)) return -1;
+  if (source == nullptr || bytes < kByPlaceBytes || !group.contains(source->data, bytes)) return -1;
   return static_cast<int64_t>(group.arena_.offset_of(source->data));
 }
 
@@ -42,7 +42,7 @@ FifoTransfer::~FifoTransfer() {
 bool FifoTransfer::test() {
   if (!done()) group_.move_all(stream_);
   if (!done()) return false;
-  throw_if_mismatched();
+  throw_if_bad();
   return true;
 }
 
@@ -53,7 +53,7 @@ void FifoTransfer::wait(const Limit& limit) {
   for (;;) {
     const uint32_t seen = bell.value.load(std::memory_order_acquire);
     const bool moved = group_.move_all(stream_);
-    if (done()) return throw_if_mismatched();
+    if (done()) return throw_if_bad();
     if (moved) {
       patience.reset();
       continue;
@@ -74,13 +74,29 @@ void FifoTransfer::wait(const Limit& limit) {
   }
 }
 
-void FifoTransfer::throw_if_mismatched() const {
-  if (mismatched_) throw Mismatch{.peer = peer_, .ours = expected_, .theirs = preamble_.header};
+void FifoTransfer::throw_if_bad() const {
+  switch (how_) {
+    case End::kWell:
+      return;
+    case End::kMismatched:
+      throw Mismatch{.peer = peer_, .ours = expected_, .theirs = preamble_.header};
+    case End::kWithdrawn:
+      throw PeerError(fmt::format("rank {} gave up while its message was read", peer_), peer_);
+    case End::kNowhere:
+      throw PeerError(fmt::format("rank {} names memory outside of its arena", peer_), peer_);
+  }
+}
+
+bool FifoTransfer::needs_company() const {
+  const std::lock_guard lock(group_.mutexes_[static_cast<size_t>(stream_)]);
+  return !done() && written_ == 0;  // once it is written, its receiver does the rest
 }
 
 bool FifoTransfer::move() {
-  if (done() || end_.serving != ticket_) return false;
-  if (group_.delayed()) return true;
+  if (done()) return false;
+  if (written_ != 0) return look_for_receipt();
+  if (end_.serving != ticket_) return false;
+  if (group_.delayed(stream_)) return true;
   return sends() ? write() : read();
 }
 
@@ -99,12 +115,19 @@ bool FifoTransfer::write() {
   }
   if (moved > 0) group_.block_of(peer_).bell.ring();
   if (moved_ == sizeof(Preamble) + streamed_bytes()) {
-    if (written_ == 0) written_ = end_.fifo->written.load(std::memory_order_relaxed);
-    const bool received = end_.fifo->read.load(std::memory_order_acquire) >= written_;
-    const bool must_be_received = group_.options_.rendezvous || preamble_.place >= 0;
-    if (!must_be_received || received) finish();
+    written_ = end_.fifo->written.load(std::memory_order_relaxed);
+    ++end_.serving;  // the next message need not wait for this one's receipt
+    look_for_receipt();
   }
   return moved > 0 || done();
+}
+
+bool FifoTransfer::look_for_receipt() {
+  const bool must_be_received = group_.options_.rendezvous || preamble_.place >= 0;
+  const bool is_received = end_.fifo->read.load(std::memory_order_acquire) >= written_;
+  if (must_be_received && !is_received) return false;
+  done_.store(true, std::memory_order_release);
+  return true;
 }
 
 bool FifoTransfer::read() {
@@ -113,12 +136,15 @@ bool FifoTransfer::read() {
     moved = end_.fifo->take(reinterpret_cast<std::byte*>(&preamble_) + moved_, sizeof(Preamble) - moved_);
     moved_ += moved;
     if (moved_ < sizeof(Preamble)) return moved > 0;
-    mismatched_ = preamble_.header != expected_ || preamble_.bytes != bytes_;
-    if (mismatched_) {
+    if (preamble_.header != expected_ || preamble_.bytes != bytes_) {
+      how_ = End::kMismatched;
+    } else if (preamble_.place >= 0) {
+      copy_from_place();
+    }
+    if (how_ != End::kWell) {
       finish();  // its payload stays where it is: the job has failed
       return true;
     }
-    if (preamble_.place >= 0) copy_from_place();
   }
   const size_t at = moved_ - sizeof(Preamble);
   std::byte token;
@@ -135,9 +161,11 @@ void FifoTransfer::copy_from_place() {
   const auto& sender = group_.members_[static_cast<size_t>(peer_)];
   const auto place = static_cast<size_t>(preamble_.place);
   if (place > sender.span_bytes || sender.span_bytes - place < bytes_) {
-    throw PeerError(fmt::format("rank {} names memory outside of its arena", peer_), peer_);
+    how_ = End::kNowhere;
+    return;
   }
   std::memcpy(std::get<Destination>(data_).data, sender.base + place, bytes_);
+  if (group_.has_withdrawn(peer_)) how_ = End::kWithdrawn;
 }
 
 void FifoTransfer::finish() {

@@ -21,17 +21,13 @@ class FifoTransfer final : public Transfer {
     std::byte* data;
   };
 
-  /// Whether a message from there is left to its receiver.
-  static bool goes_by_place(const SharedGroup& group, const void* data, size_t bytes) {
-    return bytes >= kByPlaceBytes && group.contains(data, bytes);
-  }
-
   FifoTransfer(SharedGroup& group, Stream stream, int peer, const Header& header,
                std::variant<Source, Destination> data, size_t bytes);
   ~FifoTransfer() override;
 
   bool test() override;
   void wait(const Limit& limit) override;
+  bool needs_company() const override;
 
   // For the group, which holds the stream's lock.
   bool move();  ///< Whether anything moved.
@@ -52,9 +48,10 @@ class FifoTransfer final : public Transfer {
                           size_t bytes);
   bool write();
   bool read();
+  bool look_for_receipt();
   void copy_from_place();
   void finish();
-  void throw_if_mismatched() const;
+  void throw_if_bad() const;
 
   SharedGroup& group_;
   const Stream stream_;
@@ -68,7 +65,8 @@ class FifoTransfer final : public Transfer {
   size_t moved_ = 0;      ///< Bytes of preamble and what follows it.
   uint64_t written_ = 0;  ///< Position in the fifo behind the message, once it is written.
   std::atomic<bool> done_ = false;
-  bool mismatched_ = false;  ///< Written before done_.
+  enum class End : uint8_t { kWell, kMismatched, kWithdrawn, kNowhere };
+  End how_ = End::kWell;  ///< Written before done_.
 };
 
 }  // namespace lockstep::transport

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -48,7 +49,7 @@ MemoryLeft memory_left() {
 }
 
 Mapping::Mapping(launch::UniqueFd descriptor, size_t span_bytes)
-    : descriptor_(std::move(descriptor)), span_bytes_(span_bytes) {
+    : descriptor_(std::move(descriptor)), span_bytes_(span_bytes), owner_(getpid()) {
   void* const base =
       mmap(nullptr, span_bytes_, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, descriptor_.get(), 0);
   if (base == MAP_FAILED) refuse("mmap");
@@ -83,10 +84,12 @@ Mapping Mapping::attach(int descriptor) {
 Mapping::Mapping(Mapping&& other) noexcept
     : descriptor_(std::move(other.descriptor_)),
       base_(std::exchange(other.base_, nullptr)),
-      span_bytes_(other.span_bytes_) {}
+      span_bytes_(other.span_bytes_),
+      owner_(other.owner_) {}
 
 Mapping::~Mapping() {
-  if (base_ != nullptr) munmap(base_, span_bytes_);
+  // A forked child has nothing mapped here, or something else.
+  if (base_ != nullptr && getpid() == owner_) munmap(base_, span_bytes_);
 }
 
 void Mapping::take(size_t offset, size_t bytes) {
@@ -108,8 +111,13 @@ void Mapping::give_back(size_t offset, size_t bytes) {
 }
 
 void Mapping::map_private_in_child() {
-  mmap(base_, span_bytes_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_NORESERVE | MAP_FIXED, descriptor_.get(),
-       0);
+  const auto map = [&](int protection) {
+    return mmap(base_, span_bytes_, protection, MAP_PRIVATE | MAP_NORESERVE | MAP_FIXED, descriptor_.get(),
+                0);
+  };
+  // A machine that commits no more memory than it has refuses; what is only read needs none.
+  if (map(PROT_READ | PROT_WRITE) == MAP_FAILED) map(PROT_READ);
+  owner_ = getpid();
 }
 
 }  // namespace lockstep::transport

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <sys/types.h>
+
 #include <cstddef>
 
 #include "launch/unique_fd.h"
@@ -42,6 +44,7 @@ class Mapping {
   launch::UniqueFd descriptor_;
   std::byte* base_ = nullptr;
   size_t span_bytes_ = 0;
+  pid_t owner_;  ///< The process that mapped it.
 };
 
 /// What this process can still take: of the machine, or of its control group if that is less.

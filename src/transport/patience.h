@@ -11,6 +11,7 @@ namespace lockstep::transport {
 struct Limit {
   std::chrono::nanoseconds timeout{};
   const std::atomic<bool>* failed = nullptr;  ///< The job has failed: nobody will come any more.
+  bool in_background = false;                 ///< There is better use for this core: sleep soon.
 };
 
 /// How a rank waits: it spins briefly, gives way, then sleeps. With more ranks than cores it soon gives way:
@@ -18,7 +19,9 @@ struct Limit {
 class Patience {
  public:
   explicit Patience(const Limit& limit, bool crowded)
-      : limit_(limit), spins_(crowded ? kCrowdedSpins : kSpins), yields_(spins_ + kYields) {}
+      : limit_(limit),
+        spins_(crowded || limit.in_background ? kCrowdedSpins : kSpins),
+        yields_(spins_ + kYields) {}
 
   /// kSlept: go on, but there was time to look around.
   enum class Verdict : uint8_t { kGoOn, kSlept, kFailed, kTimedOut };

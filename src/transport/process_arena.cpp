@@ -29,38 +29,60 @@ struct Registry {
   static void after_fork(bool in_child);
 };
 
-/// Made when the program is loaded, before any thread could fork; never destroyed: tensors may be freed when
-/// the process ends, in any order.
-Registry& registry = *new Registry;
+/// Never destroyed: tensors may be freed when the process ends, in any order.
+Registry& registry() {
+  static Registry& only = *new Registry;
+  return only;
+}
+
+/// Made when the program is loaded, before any thread could fork.
+[[maybe_unused]] const Registry& kMade = registry();
 
 void Registry::before_fork() {
-  registry.mutex.lock();
-  for (const auto& arena : registry.arenas) arena->lock_for_fork();
+  registry().mutex.lock();
+  for (const auto& arena : registry().arenas) arena->lock_for_fork();
 }
 
 void Registry::after_fork(bool in_child) {
-  for (const auto& arena : registry.arenas) {
+  for (const auto& arena : registry().arenas) {
     if (in_child) arena->become_private_in_child();
     arena->unlock_after_fork();
   }
-  registry.mutex.unlock();
+  registry().mutex.unlock();
 }
 
 }  // namespace
 
 std::shared_ptr<Arena> process_arena() {
-  const std::lock_guard lock(registry.mutex);
-  if (registry.arenas.empty() || registry.arenas.back()->is_retired()) {
+  const std::lock_guard lock(registry().mutex);
+  if (registry().arenas.empty() || registry().arenas.back()->is_retired()) {
     // Addresses only: no rank can use more than the machine has.
-    registry.arenas.push_back(std::make_shared<Arena>(launch::memory().total_bytes));
-    registry.newest = registry.arenas.back().get();
+    registry().arenas.push_back(std::make_shared<Arena>(launch::memory().total_bytes));
+    registry().newest = registry().arenas.back().get();
   }
-  return registry.arenas.back();
+  return registry().arenas.back();
+}
+
+Arena::Use use_of_process_arenas() {
+  const std::lock_guard lock(registry().mutex);
+  Arena::Use sum;
+  for (const auto& arena : registry().arenas) {
+    const Arena::Use use = arena->use();
+    sum.used_bytes += use.used_bytes;
+    sum.peak_used_bytes += use.peak_used_bytes;
+    sum.held_bytes += use.held_bytes;
+  }
+  return sum;
+}
+
+void trim_process_arenas() {
+  const std::lock_guard lock(registry().mutex);
+  for (const auto& arena : registry().arenas) arena->trim();
 }
 
 void* allocate_in_process_arena(size_t bytes) {
   for (;;) {
-    Arena* arena = registry.newest;
+    Arena* arena = registry().newest;
     if (arena != nullptr) {
       if (void* const memory = arena->allocate(bytes)) return memory;
     }
@@ -69,11 +91,11 @@ void* allocate_in_process_arena(size_t bytes) {
 }
 
 void deallocate_in_process_arena(void* memory) {
-  if (Arena* const newest = registry.newest; newest != nullptr && newest->contains(memory, 1)) {
+  if (Arena* const newest = registry().newest; newest != nullptr && newest->contains(memory, 1)) {
     return newest->deallocate(memory);
   }
-  const std::lock_guard lock(registry.mutex);
-  for (const auto& arena : registry.arenas) {
+  const std::lock_guard lock(registry().mutex);
+  for (const auto& arena : registry().arenas) {
     if (arena->contains(memory, 1)) return arena->deallocate(memory);
   }
   throw Error("shared memory: a block is freed that lies in no arena of this process");

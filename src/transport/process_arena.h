@@ -11,6 +11,10 @@ namespace lockstep::transport {
 /// one is kept, since what lies in it may still be used.
 std::shared_ptr<Arena> process_arena();
 
+/// Of all arenas that this process has had.
+Arena::Use use_of_process_arenas();
+void trim_process_arenas();
+
 /// In today's process_arena(). Throws Error if memory is short.
 void* allocate_in_process_arena(size_t bytes);
 /// In whichever it was. Throws Error for memory that was not allocated there.

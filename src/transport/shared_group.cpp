@@ -38,8 +38,10 @@ SharedGroup::SharedGroup(int rank, std::vector<Member> members, Arena& arena, co
       has_left_(std::move(has_left)),
       run_(options.first_run),
       entered_(members_.size(), options.first_run),
-      ends_(members_.size() * kStreams * 2),
-      random_(options.delays.value_or(0) + static_cast<uint64_t>(rank)) {
+      ends_(members_.size() * kStreams * 2) {
+  for (uint64_t stream = 0; stream < kStreams; ++stream) {
+    random_[stream].seed(options.delays.value_or(0) + static_cast<uint64_t>(rank) + 1000 * stream);
+  }
   for (const auto& member : members_) {
     if (member.block % alignof(Block) != 0 || member.block > member.span_bytes ||
         member.span_bytes - member.block < block_bytes(world())) {
@@ -71,8 +73,15 @@ std::unique_ptr<Transfer> SharedGroup::receive(Stream stream, int from, const He
                                         FifoTransfer::Destination{static_cast<std::byte*>(data)}, bytes);
 }
 
-bool SharedGroup::needs_company(const void* data, size_t bytes) const {
-  return !FifoTransfer::goes_by_place(*this, data, bytes);
+void SharedGroup::withdraw() {
+  block_of(rank()).withdrawn.store(1, std::memory_order_relaxed);
+  std::atomic_thread_fence(std::memory_order_seq_cst);  // before anything that is stored there later
+}
+
+bool SharedGroup::has_withdrawn(int peer) {
+  // As the reader of a sequence lock does: what was loaded before was there before the word was stored.
+  std::atomic_thread_fence(std::memory_order_acquire);
+  return block_of(peer).withdrawn.load(std::memory_order_relaxed) != 0;
 }
 
 void SharedGroup::begin(const Header& header, const Limit& limit) {
@@ -171,9 +180,9 @@ bool SharedGroup::move_all(Stream stream) {
   return moved;
 }
 
-bool SharedGroup::delayed() {
+bool SharedGroup::delayed(Stream stream) {
   if (!options_.delays) return false;
-  const uint64_t dice = random_() % 8;
+  const uint64_t dice = random_[static_cast<size_t>(stream)]() % 8;
   if (dice < 2) sched_yield();
   return dice == 0;
 }

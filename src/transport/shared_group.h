@@ -56,7 +56,7 @@ class SharedGroup final : public Transport, public OneSided {
                                  size_t bytes) override;
   std::unique_ptr<Transfer> receive(Stream stream, int from, const Header& header, void* data,
                                     size_t bytes) override;
-  bool needs_company(const void* data, size_t bytes) const override;
+  void withdraw() override;
   OneSided* one_sided() override { return this; }
 
   void begin(const Header& header, const Limit& limit) override;
@@ -65,6 +65,7 @@ class SharedGroup final : public Transport, public OneSided {
   void settle() override;
   void wait(int peer, int flag, const Limit& limit) override;
   std::byte* data_of(int peer) override;
+  bool has_withdrawn(int peer) override;
   std::byte* inbox_of(int peer) override;
   std::byte* bounce_of(int peer) override;
   bool contains(const void* data, size_t bytes) const override { return arena_.contains(data, bytes); }
@@ -83,6 +84,7 @@ class SharedGroup final : public Transport, public OneSided {
   struct Block {
     Slot slots[2];
     alignas(128) Signal bell;
+    std::atomic<uint32_t> withdrawn = 0;  ///< Its rank has given up: it may use its buffers for anything.
     alignas(128) std::byte bounce[2][kBounceBytes];
     // Behind it: the fifos, stream by stream, peer by peer.
     Fifo* fifos() { return reinterpret_cast<Fifo*>(this + 1); }
@@ -108,7 +110,7 @@ class SharedGroup final : public Transport, public OneSided {
   bool move_all(Stream stream);
   /// If the peer is in another collective than this rank, that is why nothing comes.
   void check_header_of(int peer);
-  bool delayed();
+  bool delayed(Stream stream);
   [[noreturn]] static void throw_left(int peer);
 
   std::vector<Member> members_;
@@ -126,7 +128,7 @@ class SharedGroup final : public Transport, public OneSided {
   std::vector<End> ends_;
   std::array<std::mutex, kStreams> mutexes_;
   std::array<std::deque<class FifoTransfer*>, kStreams> pending_;
-  std::mt19937_64 random_;
+  std::array<std::mt19937_64, kStreams> random_;  ///< Of each stream: its lock guards it.
 };
 
 }  // namespace lockstep::transport

@@ -45,6 +45,8 @@ class Transfer {
   virtual bool test() = 0;
   /// Until it is over. Throws TimeoutError naming the peer, Interrupted, or Mismatch.
   virtual void wait(const Limit& limit) = 0;
+  /// Whether it goes on only while some thread of this rank waits for something.
+  virtual bool needs_company() const { return false; }
 };
 
 class OneSided;
@@ -67,8 +69,8 @@ class Transport {
   virtual std::unique_ptr<Transfer> receive(Stream stream, int from, const Header& header, void* data,
                                             size_t bytes) = 0;
 
-  /// Whether a message from there goes on only while some thread of this rank waits for something.
-  virtual bool needs_company(const void*, size_t) const { return false; }
+  /// This rank gives up its calls: what others read of its buffers from now on is void.
+  virtual void withdraw() {}
 
   /// The engine's own all-reduce: sums float32 in place. False if it has none for this group. No headers are
   /// compared, and only the engine's own timeouts hold.
@@ -102,6 +104,8 @@ class OneSided {
   virtual void wait(int peer, int flag, const Limit& limit) = 0;
   /// After a wait for the peer's first flag: its data in this process's addresses; null if it is not shared.
   virtual std::byte* data_of(int peer) = 0;
+  /// After data of a peer that does not wait for this rank was read: whether the peer had given up by then.
+  virtual bool has_withdrawn(int peer) = 0;
   /// Small memory of this run that peers may read until they begin the next but one.
   virtual std::byte* inbox_of(int peer) = 0;
   /// Bounce memory, kept as the inbox is: two halves, used by turns.

@@ -3,8 +3,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <optional>
 #include <thread>
-#include <utility>
 
 #include "lockstep/error.h"
 #include "transport/wired_transfer.h"
@@ -21,6 +21,8 @@ constexpr milliseconds kSlice{20};
 constexpr milliseconds kLong{250};
 // A rank that dies is soon known to all; one that left in good order is not.
 constexpr milliseconds kExplanation{1000};
+// What a rank sent before it left comes within this time, if its host is not cut off.
+constexpr milliseconds kLastWords{10'000};
 
 // Channels of a group: one for each stream, one for its board; a power of two is easy to read in a trace.
 constexpr uint64_t kChannels = 4;
@@ -81,7 +83,7 @@ void WiredGroup::await(Wire::Post& post, const Awaited& awaited, const Limit& li
   try {
     const auto began = Clock::now();
     auto looked = began;
-    bool left = false;
+    std::optional<Clock::time_point> left;
     while (!post.wait_for(std::min<std::chrono::nanoseconds>(kSlice, limit.timeout))) {
       if (limit.failed->load(std::memory_order_acquire)) throw Interrupted{};
       const auto now = Clock::now();
@@ -92,7 +94,8 @@ void WiredGroup::await(Wire::Post& post, const Awaited& awaited, const Limit& li
       looked = now;
       // Another connection says so: what was sent before may still be on its way.
       if (control_.has_left(members_[static_cast<size_t>(awaited.peer)])) {
-        if (std::exchange(left, true))
+        if (!left) left = now;
+        if (now - *left >= kLastWords)
           throw PeerError(
               fmt::format("rank {} has left the job; hint: all ranks must make the same calls", awaited.peer),
               awaited.peer);

@@ -413,6 +413,31 @@ Problems check_messages(Communicator& comm) {
     comm.split(0);
     if (rank == 0) sent.wait();
   }
+  // Several at once to one peer, and some that are awaited meanwhile: all go on while their ranks are
+  // elsewhere.
+  for (const Place place : {Place::kPrivate, Place::kShared}) {
+    if (comm.engine() == "mpi") break;
+    std::vector<Floats> outs, ins;
+    std::vector<Work> works;
+    for (int k = 0; k < 3; ++k) {
+      outs.emplace_back(comm, place, values(rank, 40'000, k));
+      ins.emplace_back(comm, place, std::vector<float>(40'000));
+    }
+    if (rank == 1) {
+      for (auto& in : ins) works.push_back(comm.irecv(in, 0, 11));
+    }
+    comm.barrier();
+    if (rank == 0) {
+      for (int k = 0; k < 2; ++k) works.push_back(comm.isend(outs[static_cast<size_t>(k)], 1, 11));
+      comm.send(outs[2], 1, 11);
+    }
+    comm.barrier();
+    for (const auto& work : works) work.wait();
+    for (int k = 0; rank == 1 && k < 3; ++k) {
+      expect(problems, "several at once", ins[static_cast<size_t>(k)].content(problems, "several at once"),
+             [&](int64_t i) { return value(0, k + i); });
+    }
+  }
   // Messages that nobody waits for arrive all the same; buffers must only stay.
   auto dropped = values(rank, 200'000);
   std::vector<float> taken(dropped.size());

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <cstring>
 #include <latch>
 #include <mutex>
 #include <random>
@@ -225,6 +226,35 @@ TEST(Threads, WhatGoesWrongWithQueuedWorkIsThrownByItsWait) {
   });
   for (const auto& text : thrown)
     EXPECT_THAT(text, HasSubstr("rank 0 called all_reduce #1 (sum of 1000 float32"));
+}
+
+TEST(Threads, AMessageMayHaveATimeoutOfItsOwn) {
+  const auto thrown = run_ranks(2,
+                                [&](Communicator& comm) {
+                                  std::vector<float> data(100'000);
+                                  if (comm.rank() == 1) {
+                                    std::this_thread::sleep_for(std::chrono::milliseconds(1500));
+                                    return comm.recv(data, 0, 0, {.timeout = std::chrono::minutes(10)});
+                                  }
+                                  comm.isend(data, 1, 0, {.timeout = std::chrono::minutes(10)}).wait();
+                                },
+                                {.timeout = std::chrono::milliseconds(500)});
+  EXPECT_THAT(thrown, Each(IsEmpty()));
+}
+
+TEST(Threads, AReaderOfABroadcastWhoseRootGaveUpThrowsToo) {
+  // The root's timeout strikes while the other rank is still loading: what that loads is not to be trusted.
+  const auto thrown = run_ranks(2, [](Communicator& comm) {
+    constexpr size_t kBytes = size_t{256} << 20;
+    const auto memory = comm.allocate(kBytes);
+    std::memset(memory.get(), 1, kBytes);
+    comm.barrier();
+    comm.broadcast(Buffer(memory.get(), kBytes, DataType::kUInt8), 0,
+                   {.timeout = std::chrono::milliseconds(comm.rank() == 0 ? 1 : 60'000)});
+    if (comm.rank() == 1) throw std::runtime_error("it went on");
+  });
+  EXPECT_THAT(thrown[0], HasSubstr("broadcast #2 on rank 0: rank 1 did not come within the timeout"));
+  EXPECT_THAT(thrown[1], HasSubstr("broadcast #2 on rank"));
 }
 
 TEST(Threads, ARankThatHasLeftIsNamedAtOnce) {

@@ -136,6 +136,18 @@ TEST(Arena, GivesNothingOutOnceRetired) {
   EXPECT_EQ(arena.use().held_bytes, 0U);
 }
 
+TEST(Arena, GivesEverythingBackThatIsFreedOnceRetired) {
+  Arena arena(kSpan);
+  std::vector<void*> blocks;
+  for (const size_t bytes : {size_t{1}, size_t{100}, size_t{5000}, size_t{1} << 20}) {
+    for (int i = 0; i < 20; ++i) blocks.push_back(arena.allocate(bytes));
+  }
+  arena.retire();
+  for (void* block : blocks) arena.deallocate(block);
+  EXPECT_EQ(arena.use().used_bytes, 0U);
+  EXPECT_EQ(arena.use().held_bytes, 0U);
+}
+
 TEST(Arena, ThreadsMayFreeWhatOthersAllocated) {
   Arena arena(kSpan);
   std::mutex mutex;
@@ -200,6 +212,17 @@ TEST(ProcessArena, AForkedChildGoesOnWithoutHarmToItsParent) {
   EXPECT_EQ(process_arena()->use().held_bytes, held);
   deallocate_in_process_arena(small);
   deallocate_in_process_arena(large);
+}
+
+TEST(ProcessArena, AGrandchildHasWhatTheChildWrote) {
+  auto* const memory = static_cast<char*>(allocate_in_process_arena(size_t{2} << 20));
+  std::strcpy(memory, "parent");
+  EXPECT_TRUE(in_child([&] {
+    std::strcpy(memory, "child");
+    return in_child([&] { return std::strcmp(memory, "child") == 0; });
+  }));
+  EXPECT_STREQ(memory, "parent");
+  deallocate_in_process_arena(memory);
 }
 
 TEST(ProcessArena, AForkWhileOtherThreadsAllocateLeavesAUsableChild) {

@@ -62,10 +62,10 @@ class Communicator {
   /// Everybody gets everybody's `input`, in rank order.
   void all_gather(Buffer input, Buffer output, const CallOptions& options = {});
   /// Rank k gets part k of the reduction of `input`, cut as evenly as possible, longer parts first. `input`
-  /// stays.
+  /// stays; `output` may be its own part of it, and overlaps it in no other way.
   void reduce_scatter(Buffer input, Buffer output, ReduceOp op = ReduceOp::kSum,
                       const CallOptions& options = {});
-  /// Part k of `input` goes to rank k; part k of `output` comes from rank k.
+  /// Part k of `input` goes to rank k; part k of `output` comes from rank k. They do not overlap.
   void all_to_all(Buffer input, Buffer output, const CallOptions& options = {});
   /// No rank leaves before all have come.
   void barrier(const CallOptions& options = {});

@@ -12,8 +12,9 @@ namespace lockstep {
 /// off by InitOptions::shared_allocator or LOCKSTEP_SHARED_ALLOCATOR=0. Called before the model is made, it
 /// makes that shared too. `use_shared_allocator(false)` goes back to LibTorch's own.
 ///
-/// What exceeds the memory limit is an Error. A forked child can use its parent's tensors; it sees them as
-/// the parent has them until it writes to them itself. shared_memory_use() counts.
+/// What exceeds the memory limit is an Error. A forked child can use its parent's tensors as long as the
+/// parent keeps them; it sees the parent's later changes until it writes to them itself. shared_memory_use()
+/// counts.
 void use_shared_allocator(bool use = true);
 
 namespace comms {

@@ -12,7 +12,8 @@ struct SharedMemoryUse {
 };
 SharedMemoryUse shared_memory_use();
 
-/// Gives kept memory back to the system. It happens by itself when memory becomes short.
+/// Gives kept memory back to the system. It happens by itself when this process frees something while memory
+/// is short, or asks for more than is left.
 void trim_shared_memory();
 
 }  // namespace lockstep

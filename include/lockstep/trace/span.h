@@ -37,7 +37,8 @@ struct Span {
   int64_t end_ns = 0;    ///< Not before begin_ns.
   int64_t bytes = 0;     ///< Moved or reduced; 0 if that does not apply.
   int peer = -1;         ///< The other rank; -1 if there is none.
-  int64_t call = -1;  ///< Number of the collective call or training step that it belongs to; -1 if to none.
+  int64_t call = -1;  ///< Number of the collective call or training step that it belongs to, or a message's
+                      ///< tag; -1 for none.
   bool operator==(const Span&) const = default;
 };
 
