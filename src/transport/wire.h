@@ -13,6 +13,9 @@ namespace lockstep::transport {
 /// Thread-safe.
 class Wire {
  public:
+  /// Whether a thread that waits leaves its core, and the wire, to others meanwhile.
+  virtual bool has_quiet_waits() const = 0;
+
   /// The way to a rank is no more. The control plane may know why.
   struct Broken {
     std::string why;

@@ -59,6 +59,7 @@ class WiredGroup final : public Transport {
   Lane& lane(Stream stream, int peer) {
     return lanes_[static_cast<size_t>(stream) * static_cast<size_t>(world()) + static_cast<size_t>(peer)];
   }
+  bool has_quiet_waits() const { return wire_.has_quiet_waits(); }
   std::unique_ptr<Wire::Post> post_send(Stream stream, int to, const void* data, size_t bytes);
   std::unique_ptr<Wire::Post> post_receive(Stream stream, int from, void* data, size_t bytes);
   /// Throws as Transfer::wait does.

@@ -51,6 +51,11 @@ WiredReceive::~WiredReceive() {
   std::erase(lane_.receives, this);
 }
 
+bool WiredReceive::needs_company() const {
+  const std::lock_guard lock(lane_.mutex);
+  return !done_ && group_.has_quiet_waits();
+}
+
 bool WiredReceive::test() {
   Lock lock(lane_.mutex);
   while (!done_ && !lane_.served && !lane_.error) {
@@ -84,9 +89,11 @@ void WiredReceive::serve_first(Lock& lock, const Limit* limit) {
   lane_.served = true;
   lock.unlock();
   bool over = false;
-  std::exception_ptr error;
+  std::exception_ptr error, too_late;
   try {
     over = first->advance(limit);
+  } catch (const TimeoutError&) {
+    too_late = std::current_exception();  // for this thread: another may have more patience
   } catch (...) {
     error = std::current_exception();
   }
@@ -103,6 +110,7 @@ void WiredReceive::serve_first(Lock& lock, const Limit* limit) {
   }
   if (error) lane_.error = error;
   lane_.moved.notify_all();
+  if (too_late) std::rethrow_exception(too_late);
 }
 
 void WiredReceive::ask() {

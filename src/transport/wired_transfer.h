@@ -40,6 +40,8 @@ class WiredReceive final : public Transfer {
 
   bool test() override;
   void wait(const Limit& limit) override;
+  /// An envelope must be looked at before its payload comes.
+  bool needs_company() const override;
 
  private:
   using Lock = std::unique_lock<std::mutex>;
