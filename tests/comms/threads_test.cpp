@@ -3,12 +3,12 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
-#include <cstring>
 #include <latch>
 #include <mutex>
 #include <random>
 
 #include "comms/contract.h"
+#include "comms/execute.h"
 #include "comms/run_ranks.h"
 #include "lockstep/error.h"
 
@@ -243,18 +243,39 @@ TEST(Threads, AMessageMayHaveATimeoutOfItsOwn) {
 }
 
 TEST(Threads, AReaderOfABroadcastWhoseRootGaveUpThrowsToo) {
-  // The root's timeout strikes while the other rank is still loading: what that loads is not to be trusted.
-  const auto thrown = run_ranks(2, [](Communicator& comm) {
-    constexpr size_t kBytes = size_t{256} << 20;
-    const auto memory = comm.allocate(kBytes);
-    std::memset(memory.get(), 1, kBytes);
-    comm.barrier();
-    comm.broadcast(Buffer(memory.get(), kBytes, DataType::kUInt8), 0,
-                   {.timeout = std::chrono::milliseconds(comm.rank() == 0 ? 1 : 60'000)});
-    if (comm.rank() == 1) throw std::runtime_error("it went on");
-  });
-  EXPECT_THAT(thrown[0], HasSubstr("broadcast #2 on rank 0: rank 1 did not come within the timeout"));
-  EXPECT_THAT(thrown[1], HasSubstr("broadcast #2 on rank"));
+  const auto jobs = transport::make_thread_jobs(2, {});
+  std::vector<std::unique_ptr<transport::Transport>> groups(2);
+  const auto deadline = transport::Control::Clock::now() + std::chrono::minutes(1);
+  std::thread other([&] { groups[1] = jobs[1]->make_group("world", {0, 1}, deadline); });
+  groups[0] = jobs[0]->make_group("world", {0, 1}, deadline);
+  other.join();
+  const transport::Header header = {.call = 1};
+  const transport::Limit limit = {.timeout = std::chrono::minutes(1),
+                                  .failed = &jobs[1]->control().failed_flag()};
+  const auto read_from_root = [&] {
+    comms::Executor executor(*groups[1], "");
+    comms::PlanCache plans(1, 2, 1);
+    float own = 0;
+    const comms::Data data = {.slots = reinterpret_cast<std::byte*>(&own), .count = 1};
+    executor.run(plans.find(plan::Collective::kBroadcast, "pull", 0), header, data, limit,
+                 trace::Stream::kCommunication);
+    return own;
+  };
+  transport::OneSided& root = *groups[0]->one_sided();
+  auto* const memory = static_cast<float*>(root.allocate(sizeof(float)));
+  *memory = 7;
+  const auto show = [&] {
+    root.begin(header, limit);
+    root.share(memory);
+    root.post();
+    root.settle();
+  };
+  show();
+  EXPECT_EQ(read_from_root(), 7);
+  show();
+  groups[0]->withdraw();  // from now on the memory may be used for anything
+  EXPECT_THAT(read_from_root,
+              testing::ThrowsMessage<PeerError>(HasSubstr("rank 0 gave up while its data was read")));
 }
 
 TEST(Threads, ARankThatHasLeftIsNamedAtOnce) {
