@@ -299,6 +299,9 @@ TEST(ShmFaults, TooMuchMemoryIsAnErrorNotASignal) {
 }
 
 TEST(ShmFaults, AControlGroupsMemoryLimitIsAnErrorNotASignal) {
+#if defined(__SANITIZE_THREAD__)
+  GTEST_SKIP() << "ThreadSanitizer's own memory would count";
+#endif
   const MemoryLimit limit(size_t{160} << 20);
   if (!limit.why_not().empty()) GTEST_SKIP() << limit.why_not();
   const auto ended = run_processes(2,
