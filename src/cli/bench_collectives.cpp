@@ -37,8 +37,7 @@ std::vector<BenchRow> asked_rows(const Options& options) {
   const auto sizes = parse_sizes(options.sizes, buffers);
   std::vector<std::string> algorithms;
   if (!options.algorithms.empty()) {
-    algorithms = parse_algorithms(options.bench.collective, options.algorithms, engines, sizes,
-                                  static_cast<int>(options.bench.world));
+    algorithms = parse_algorithms(options.bench.collective, options.algorithms, engines, sizes);
   }
   std::vector<BenchRow> rows;
   for (const int64_t bytes : sizes) {
@@ -70,7 +69,7 @@ std::vector<BenchRow> calibration_rows(const CollectiveBench& bench, const std::
       const bool was_asked = std::any_of(
           asked.begin(), asked.end(), [&](const BenchRow& other) { return other.bytes == candidate.bytes; });
       const bool can_run =
-          near > 0 && why_not(candidate.engine, plan, candidate.bytes, static_cast<int>(bench.world)).empty();
+          near > 0 && why_not(bench.collective, candidate.engine, plan, candidate.bytes).empty();
       if (can_run && !was_asked && std::none_of(rows.begin(), rows.end(), same)) rows.push_back(candidate);
     }
   }
@@ -190,7 +189,8 @@ std::optional<SavedModel> given_model(const Options& options, const std::vector<
   for (const auto& row : rows) {
     if (predicted_us(saved.model, options.bench, row)) continue;
     throw UsageError(fmt::format("--model {}: knows nothing of '{}'; hint: lockstep bench --fit --engines {}",
-                                 options.model_file, form_of(row, plan_of(options.bench, row)), row.engine));
+                                 options.model_file, form_of(options.bench, row, plan_of(options.bench, row)),
+                                 row.engine));
   }
   return saved;
 }

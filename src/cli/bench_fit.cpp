@@ -93,7 +93,8 @@ std::vector<BenchRow> rows_of(const Options& options) {
   for (const int64_t bytes : sizes) {
     for (const auto& engine : engines) {
       for (const auto& algorithm : candidates(world)) {
-        if (why_not(engine, algorithm, bytes, world).empty()) rows.push_back({engine, algorithm, bytes});
+        if (why_not(options.bench.collective, engine, algorithm, bytes).empty())
+          rows.push_back({engine, algorithm, bytes});
       }
     }
   }

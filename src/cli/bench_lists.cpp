@@ -10,7 +10,6 @@
 #include "launch/memory.h"
 #include "lockstep/error.h"
 #include "lockstep/plan/collectives.h"
-#include "lockstep/plan/cost.h"
 #include "transport/engines.h"
 #include "transport/transport.h"
 
@@ -75,7 +74,8 @@ std::vector<int64_t> parse_sizes(const std::string& list, int64_t copies) {
   return sizes;
 }
 
-std::string why_not(const std::string& engine, const std::string& algorithm, int64_t bytes, int world) {
+std::string why_not(const std::string& collective, const std::string& engine, const std::string& algorithm,
+                    int64_t bytes) {
   constexpr auto kInbox = static_cast<int64_t>(transport::OneSided::kInboxBytes);
   if (engine == "shm") {
     if (algorithm == "native") return "shm has none of its own; hint: native is for gloo and mpi";
@@ -83,19 +83,15 @@ std::string why_not(const std::string& engine, const std::string& algorithm, int
       return fmt::format("takes at most {} bytes, not {}; hint: use push", kInbox, bytes);
     return "";
   }
-  const auto& all = plan::algorithms();
-  const auto found = std::find_if(
-      all.begin(), all.end(), [&](const plan::Algorithm& candidate) { return candidate.name == algorithm; });
-  // As if every rank had a node of its own: messages are all that it has.
-  if (found == all.end() || plan::applies(*found, {.world = std::max(world, 2)}, {.ranks_per_node = 1}))
-    return "";
+  const bool has_plan = algorithm != "native" && collective != "pingpong";
+  if (!has_plan || !plan::find_algorithm(plan::find_collective(collective), algorithm).one_sided) return "";
   return fmt::format(
       "needs what {} has not, memory that all ranks share; hint: use shm, or another algorithm", engine);
 }
 
 std::vector<std::string> parse_algorithms(const std::string& collective, const std::string& list,
                                           const std::vector<std::string>& engines,
-                                          const std::vector<int64_t>& sizes, int world) {
+                                          const std::vector<int64_t>& sizes) {
   if (collective == "pingpong")
     throw UsageError(fmt::format("--algorithms '{}': pingpong has none, it is two messages", list));
   std::vector<std::string> algorithms;
@@ -107,7 +103,7 @@ std::vector<std::string> parse_algorithms(const std::string& collective, const s
     }
     for (const auto& engine : engines) {
       const std::string reason =
-          why_not(engine, algorithm, *std::max_element(sizes.begin(), sizes.end()), world);
+          why_not(collective, engine, algorithm, *std::max_element(sizes.begin(), sizes.end()));
       if (!reason.empty()) throw UsageError(fmt::format("--algorithms {}: {}", word, reason));
     }
     algorithms.push_back(algorithm);

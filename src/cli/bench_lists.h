@@ -20,9 +20,10 @@ std::vector<int64_t> parse_sizes(const std::string& list, int64_t copies);
 /// size.
 std::vector<std::string> parse_algorithms(const std::string& collective, const std::string& list,
                                           const std::vector<std::string>& engines,
-                                          const std::vector<int64_t>& sizes, int world);
+                                          const std::vector<int64_t>& sizes);
 
 /// Why an engine cannot run an algorithm of an all-reduce of so many bytes; empty if it can.
-std::string why_not(const std::string& engine, const std::string& algorithm, int64_t bytes, int world);
+std::string why_not(const std::string& collective, const std::string& engine, const std::string& algorithm,
+                    int64_t bytes);
 
 }  // namespace lockstep::cli

@@ -12,14 +12,6 @@
 
 namespace lockstep::cli {
 
-namespace {
-
-bool is_one_sided(const std::string& plan) {
-  return plan == "push" || plan == "pull" || plan == "one-shot";
-}
-
-}  // namespace
-
 std::string plan_of(const CollectiveBench& bench, const BenchRow& row) {
   if (bench.collective == "pingpong") return bench.collective;
   if (!row.algorithm.empty()) return row.algorithm;
@@ -31,8 +23,10 @@ std::string plan_of(const CollectiveBench& bench, const BenchRow& row) {
   return std::string(comms::usual_algorithm(request, row.engine, static_cast<int>(bench.world), shares));
 }
 
-std::string form_of(const BenchRow& row, const std::string& plan) {
-  const bool is_own = is_one_sided(plan) || plan == "native";
+std::string form_of(const CollectiveBench& bench, const BenchRow& row, const std::string& plan) {
+  const bool is_own =
+      plan == "native" ||
+      (plan != "pingpong" && plan::find_algorithm(plan::find_collective(bench.collective), plan).one_sided);
   return fmt::format("{} {}", row.engine, is_own ? plan : "messages");
 }
 
@@ -50,13 +44,13 @@ plan::CostTerms terms_of(const CollectiveBench& bench, const BenchRow& row, cons
 
 plan::Measurement measurement_of(const CollectiveBench& bench, const BenchRow& row, double time_us) {
   const std::string plan = plan_of(bench, row);
-  return {.form = form_of(row, plan), .terms = terms_of(bench, row, plan), .time_s = time_us * 1e-6};
+  return {.form = form_of(bench, row, plan), .terms = terms_of(bench, row, plan), .time_s = time_us * 1e-6};
 }
 
 std::optional<double> predicted_us(const plan::Model& model, const CollectiveBench& bench,
                                    const BenchRow& row) {
   const std::string plan = plan_of(bench, row);
-  const auto time_s = model.time_s(form_of(row, plan), terms_of(bench, row, plan));
+  const auto time_s = model.time_s(form_of(bench, row, plan), terms_of(bench, row, plan));
   return time_s ? std::optional(*time_s * 1e6) : std::nullopt;
 }
 

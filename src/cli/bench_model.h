@@ -14,7 +14,7 @@ std::string plan_of(const CollectiveBench& bench, const BenchRow& row);
 
 /// What shares parameters: all plans of messages on an engine. Each one-sided plan moves bytes in a way of
 /// its own, through an inbox or in place, and so does an engine's native all-reduce.
-std::string form_of(const BenchRow& row, const std::string& plan);
+std::string form_of(const CollectiveBench& bench, const BenchRow& row, const std::string& plan);
 
 /// Counted from the plan. An engine does not tell what its native all-reduce sends: one message of all bytes.
 plan::CostTerms terms_of(const CollectiveBench& bench, const BenchRow& row, const std::string& plan);

@@ -2,7 +2,6 @@
 
 #include <fmt/format.h>
 
-#include "comms/request.h"
 #include "lockstep/plan/collectives.h"
 
 namespace lockstep::comms {

@@ -15,11 +15,6 @@ namespace lockstep::comms {
 
 using plan::Collective;
 
-bool is_reduction(Collective collective) {
-  return collective == Collective::kAllReduce || collective == Collective::kReduce ||
-         collective == Collective::kReduceScatter;
-}
-
 void check(const Request& request, int rank, int world) {
   const std::string_view what = name(request.collective);
   if (request.root < 0 || request.root >= world) {
@@ -56,10 +51,8 @@ void check(const Request& request, int rank, int world) {
       if (is_root) expect(input, output.count * world, "the input");
       break;
     case Collective::kReduceScatter: {
-      const int64_t longer = input.count % world;
-      const int64_t own = input.count / world + (rank < longer ? 1 : 0);
-      expect(output, own, "the output");
-      const int64_t begin = input.count / world * rank + std::min<int64_t>(rank, longer);
+      const int64_t begin = plan::part_begin(input.count, world, rank);
+      expect(output, plan::part_begin(input.count, world, rank + 1) - begin, "the output");
       const auto* const own_part =
           static_cast<const std::byte*>(input.data) + static_cast<size_t>(begin) * size_of(input.type);
       if (output.data != own_part) refuse_overlap();

@@ -22,8 +22,6 @@ struct Request {
   std::string algorithm;
 };
 
-bool is_reduction(plan::Collective collective);
-
 /// Throws UsageError, by name and value, for what no rank could do: a root out of range, buffers of the wrong
 /// size.
 void check(const Request& request, int rank, int world);

@@ -102,14 +102,19 @@ Collective find_collective(std::string_view wanted) {
   throw UsageError(fmt::format("collective '{}': unknown; hint: one of {}", wanted, known));
 }
 
-Plan make_plan(Collective collective, std::string_view algorithm, const Shape& shape) {
+const Algorithm& find_algorithm(Collective collective, std::string_view wanted) {
   std::string known;
-  for (const auto& candidate : algorithms_of(collective)) {
-    if (plain_name(candidate.name) == plain_name(algorithm)) return candidate.make(shape);
+  for (const auto& candidate : algorithms()) {
+    if (candidate.collective != collective) continue;
+    if (plain_name(candidate.name) == plain_name(wanted)) return candidate;
     known += fmt::format("{}{}", known.empty() ? "" : ", ", candidate.name);
   }
   throw UsageError(
-      fmt::format("{} by '{}': unknown algorithm; hint: one of {}", name(collective), algorithm, known));
+      fmt::format("{} by '{}': unknown algorithm; hint: one of {}", name(collective), wanted, known));
+}
+
+Plan make_plan(Collective collective, std::string_view algorithm, const Shape& shape) {
+  return find_algorithm(collective, algorithm).make(shape);
 }
 
 }  // namespace lockstep::plan

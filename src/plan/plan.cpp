@@ -60,11 +60,18 @@ void Cursor::enter_next_phase() {
   }
 }
 
+bool is_reduction(Collective collective) {
+  return collective == Collective::kAllReduce || collective == Collective::kReduce ||
+         collective == Collective::kReduceScatter;
+}
+
+Count part_begin(Count count, int parts, int part) {
+  return count / parts * part + std::min<Count>(part, count % parts);
+}
+
 Count chunk_begin(const Plan& plan, Count count, int chunk) {
   if (plan.division == Division::kEach || plan.chunks == 1) return count * chunk;
-  const Count base = count / plan.chunks;
-  const Count longer = count % plan.chunks;
-  return base * chunk + std::min<Count>(chunk, longer);
+  return part_begin(count, plan.chunks, chunk);
 }
 
 Count chunk_elements(const Plan& plan, Count count, int first, int chunks) {

@@ -108,9 +108,8 @@ std::string check_header(const Plan& plan) {
   if (plan.world < 1) return fmt::format("a world of {} ranks", plan.world);
   if (plan.root < 0 || plan.root >= plan.world)
     return fmt::format("root {} in a world of {}", plan.root, plan.world);
-  const bool adds = plan.collective == Collective::kAllReduce || plan.collective == Collective::kReduce ||
-                    plan.collective == Collective::kReduceScatter;
-  if (adds && plan.order == Order::kNone) return fmt::format("{} with order none", name(plan.collective));
+  if (is_reduction(plan.collective) && plan.order == Order::kNone)
+    return fmt::format("{} with order none", name(plan.collective));
   if (plan.order == Order::kNode && plan.ranks_per_node < 1) return "order node without ranks per node";
   if (plan.chunks < 1) return fmt::format("{} chunks", plan.chunks);
   const bool pairs = plan.collective == Collective::kAllToAll;

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "launch/unique_fd.h"
+#include "lockstep/error.h"
 #include "lockstep/launch/identity.h"
 
 namespace lockstep::transport {
@@ -54,6 +55,12 @@ class Control {
   /// stays until the others are done too, or until the deadline: with it goes the star.
   virtual void leave(Clock::time_point deadline) = 0;
 };
+
+/// What a call throws that waits for a rank that has left.
+inline PeerError has_left_error(int peer) {
+  return {"rank " + std::to_string(peer) + " has left the job; hint: all ranks must make the same calls",
+          peer};
+}
 
 /// Descriptors that came with a meeting on one host, in the order of ranks.
 struct Host {

@@ -6,6 +6,7 @@
 #include <cstring>
 
 #include "lockstep/error.h"
+#include "transport/control.h"
 
 namespace lockstep::transport {
 
@@ -58,7 +59,7 @@ void FifoTransfer::wait(const Limit& limit) {
       patience.reset();
       continue;
     }
-    if (left) SharedGroup::throw_left(peer_);
+    if (left) throw has_left_error(peer_);
     switch (patience.wait(bell, seen)) {
       case Patience::Verdict::kGoOn:
         break;

@@ -6,6 +6,7 @@
 #include <new>
 
 #include "lockstep/error.h"
+#include "transport/control.h"
 #include "transport/fifo_transfer.h"
 
 namespace lockstep::transport {
@@ -141,13 +142,8 @@ void SharedGroup::wait_for_flag(int peer, uint32_t run, uint32_t flag, const Lim
         throw TimeoutError(fmt::format("rank {} did not come", peer), peer);
     }
     seen = signal.value.load(std::memory_order_acquire);
-    if (left && !reached(seen, target)) throw_left(peer);
+    if (left && !reached(seen, target)) throw has_left_error(peer);
   } while (!reached(seen, target));
-}
-
-void SharedGroup::throw_left(int peer) {
-  throw PeerError(fmt::format("rank {} has left the job; hint: all ranks must make the same calls", peer),
-                  peer);
 }
 
 std::byte* SharedGroup::data_of(int peer) {

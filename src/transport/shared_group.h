@@ -111,7 +111,6 @@ class SharedGroup final : public Transport, public OneSided {
   /// If the peer is in another collective than this rank, that is why nothing comes.
   void check_header_of(int peer);
   bool delayed(Stream stream);
-  [[noreturn]] static void throw_left(int peer);
 
   std::vector<Member> members_;
   std::vector<Block*> blocks_;

@@ -95,10 +95,7 @@ void WiredGroup::await(Wire::Post& post, const Awaited& awaited, const Limit& li
       // Another connection says so: what was sent before may still be on its way.
       if (control_.has_left(members_[static_cast<size_t>(awaited.peer)])) {
         if (!left) left = now;
-        if (now - *left >= kLastWords)
-          throw PeerError(
-              fmt::format("rank {} has left the job; hint: all ranks must make the same calls", awaited.peer),
-              awaited.peer);
+        if (now - *left >= kLastWords) throw has_left_error(awaited.peer);
       }
       if (awaited.stream == Stream::kCollective) board_.look(awaited.header, awaited.peer);
     }

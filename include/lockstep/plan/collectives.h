@@ -70,6 +70,9 @@ const std::vector<Algorithm>& algorithms();
 /// Those of one collective.
 std::vector<Algorithm> algorithms_of(Collective collective);
 
+/// One of algorithms(), by a forgiving name. Throws UsageError with what the collective has.
+const Algorithm& find_algorithm(Collective collective, std::string_view name);
+
 /// Makes a plan by name. Names are forgiving (`all_reduce`, `all-reduce`, `allreduce`). Throws UsageError
 /// with what there is.
 Collective find_collective(std::string_view name);

@@ -117,6 +117,13 @@ Count chunk_begin(const Plan& plan, Count count, int chunk);
 /// Elements of `chunks` chunks from `first` on.
 Count chunk_elements(const Plan& plan, Count count, int first, int chunks);
 
+/// Whether it adds: all-reduce, reduce and reduce-scatter.
+bool is_reduction(Collective collective);
+
+/// First element of part `part` if `count` elements are cut as evenly as possible into `parts`, longer ones
+/// first.
+Count part_begin(Count count, int parts, int part);
+
 std::string_view name(Collective collective);
 std::string_view name(Order order);
 std::string_view name(Sends sends);
