@@ -13,6 +13,12 @@ bool has_root(plan::Collective collective) {
          collective == plan::Collective::kScatter || collective == plan::Collective::kGather;
 }
 
+/// An all-reduce has no root, but may have parts.
+std::string told_root(const transport::Header& header, plan::Collective collective) {
+  if (has_root(collective)) return fmt::format(", root {}", header.root);
+  return header.root == 0 ? "" : fmt::format(", in parts {:08x}", static_cast<uint32_t>(header.root));
+}
+
 std::string_view algorithm_of(const transport::Header& header) {
   if (header.algorithm == kNative) return "native";
   const auto& all = plan::algorithms();
@@ -38,8 +44,7 @@ std::string describe(const transport::Header& header) {
   return fmt::format(
       "{} ({}{} {}{}, algorithm {})", title(header),
       is_reduction(collective) ? fmt::format("{} of ", name(static_cast<ReduceOp>(header.reduce))) : "",
-      header.count, name(type), has_root(collective) ? fmt::format(", root {}", header.root) : "",
-      algorithm_of(header));
+      header.count, name(type), told_root(header, collective), algorithm_of(header));
 }
 
 }  // namespace lockstep::comms

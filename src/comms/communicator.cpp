@@ -23,6 +23,14 @@ Request request(Collective collective, const Buffer& input, const Buffer& output
 Request all_reduce_of(const Buffer& input, const Buffer& output, ReduceOp op, const CallOptions& options) {
   return request(Collective::kAllReduce, input, output, op, 0, options);
 }
+Request coalesced_of(std::vector<Buffer> parts, ReduceOp op, const CallOptions& options) {
+  Buffer whole;
+  if (!parts.empty()) whole.type = parts.front().type;
+  for (const Buffer& part : parts) whole.count += part.count;
+  Request wanted = all_reduce_of(whole, whole, op, options);
+  wanted.parts = std::move(parts);
+  return wanted;
+}
 Request broadcast_of(const Buffer& data, int root, const CallOptions& options) {
   return request(Collective::kBroadcast, data, data, ReduceOp::kSum, root, options);
 }
@@ -67,6 +75,9 @@ void Communicator::all_reduce(Buffer data, ReduceOp op, const CallOptions& optio
 void Communicator::all_reduce(Buffer input, Buffer output, ReduceOp op, const CallOptions& options) {
   group_->run(all_reduce_of(input, output, op, options));
 }
+void Communicator::all_reduce_coalesced(std::vector<Buffer> parts, ReduceOp op, const CallOptions& options) {
+  group_->run(coalesced_of(std::move(parts), op, options));
+}
 void Communicator::broadcast(Buffer data, int root, const CallOptions& options) {
   group_->run(broadcast_of(data, root, options));
 }
@@ -94,6 +105,9 @@ void Communicator::barrier(const CallOptions& options) {
 
 Work Communicator::iall_reduce(Buffer data, ReduceOp op, const CallOptions& options) {
   return group_->start(all_reduce_of(data, data, op, options));
+}
+Work Communicator::iall_reduce_coalesced(std::vector<Buffer> parts, ReduceOp op, const CallOptions& options) {
+  return group_->start(coalesced_of(std::move(parts), op, options));
 }
 Work Communicator::ibroadcast(Buffer data, int root, const CallOptions& options) {
   return group_->start(broadcast_of(data, root, options));

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cstring>
 
 #include "comms/combine.h"
 #include "comms/copy.h"
@@ -65,9 +66,23 @@ int divisor_of(const Plan& plan, const Step& step, ReduceOp op) {
   return op == ReduceOp::kMean && completes ? plan.world : 1;
 }
 
+/// Calls act(part, offset within it, elements) for what [begin, begin + count) has of each part.
+template <typename Act>
+void for_each_piece(std::span<const Buffer> parts, int64_t begin, int64_t count, const Act& act) {
+  const int64_t end = begin + count;
+  int64_t part_begin = 0;
+  for (size_t i = 0; i < parts.size() && part_begin < end; ++i) {
+    const int64_t part_end = part_begin + parts[i].count;
+    const int64_t from = std::max(begin, part_begin);
+    const int64_t to = std::min(end, part_end);
+    if (from < to) act(i, from - part_begin, to - from);
+    part_begin = part_end;
+  }
+}
+
 template <typename SourceOf, typename DestinationOf>
-void run_combine(const ReadyPlan& ready, const Step& step, const Layout& layout, const Data& data,
-                 SourceOf source_of, DestinationOf destination_of) {
+void run_combine(const ReadyPlan& ready, const Step& step, const Data& data, SourceOf source_of,
+                 DestinationOf destination_of, int64_t elements) {
   // Few on the small path: no allocation.
   constexpr int kFew = 16;
   std::array<const void*, kFew> few_sources;
@@ -86,10 +101,31 @@ void run_combine(const ReadyPlan& ready, const Step& step, const Layout& layout,
   const auto sources = fill(step.sources, source_of, few_sources, many_sources);
   const auto destinations = fill(step.destinations, destination_of, few_destinations, many_destinations);
   combine(data.type, data.op, std::span<const void* const>(sources), std::span<void* const>(destinations),
-          layout.elements_of(step.chunk, step.width), divisor_of(ready.plan, step, data.op));
+          elements, divisor_of(ready.plan, step, data.op));
 }
 
 }  // namespace
+
+void pack(std::span<const Buffer> parts, int64_t begin, int64_t count, std::byte* to) {
+  for_each_piece(parts, begin, count, [&](size_t i, int64_t offset, int64_t elements) {
+    const size_t element_bytes = size_of(parts[i].type);
+    const size_t bytes = static_cast<size_t>(elements) * element_bytes;
+    comms::copy(to,
+                static_cast<const std::byte*>(parts[i].data) + static_cast<size_t>(offset) * element_bytes,
+                bytes);
+    to += bytes;
+  });
+}
+
+void unpack(const std::byte* from, std::span<const Buffer> parts, int64_t begin, int64_t count) {
+  for_each_piece(parts, begin, count, [&](size_t i, int64_t offset, int64_t elements) {
+    const size_t element_bytes = size_of(parts[i].type);
+    const size_t bytes = static_cast<size_t>(elements) * element_bytes;
+    comms::copy(static_cast<std::byte*>(parts[i].data) + static_cast<size_t>(offset) * element_bytes, from,
+                bytes);
+    from += bytes;
+  });
+}
 
 bool Executor::run(const ReadyPlan& ready, const transport::Header& header, const Data& data,
                    const transport::Limit& limit, trace::Stream stream) {
@@ -133,7 +169,7 @@ void Executor::run_messages(const ReadyPlan& ready, const transport::Header& hea
         trace.step(i, begin_ns, bytes_of(step));
       } else if (step.kind == Kind::kCombine) {
         const auto own = [&](int, int slot) { return address(slot); };
-        run_combine(ready, step, layout, data, own, own);
+        run_combine(ready, step, data, own, own, layout.elements_of(step.chunk, step.width));
         trace.step(i, begin_ns, layout.bytes_of(step.chunk, step.width));
       }
     }
@@ -198,12 +234,49 @@ bool Executor::run_one_sided(const ReadyPlan& ready, const transport::Header& he
     memory->share(
         memory->bounce_of(transport_.rank()));  // anything: no rank shall take the long way for nothing
   } else {
-    memory->share(memory->contains(data.slots, bytes) ? data.slots : nullptr);
+    memory->share(shared_place(data, bytes));
   }
   if (run_flags(ready, data, limit, trace)) return true;
   if (ready.plan.collective != plan::Collective::kAllReduce) return false;
   run_staged(ready, header, data, limit, trace);
   return true;
+}
+
+const void* Executor::shared_place(const Data& data, size_t bytes) {
+  OneSided* const memory = transport_.one_sided();
+  if (data.parts.empty()) return memory->contains(data.slots, bytes) ? data.slots : nullptr;
+  const auto is_shared = [&](const Buffer& part) {
+    return part.count == 0 || memory->contains(part.data, part.bytes());
+  };
+  if (!std::all_of(data.parts.begin(), data.parts.end(), is_shared)) return nullptr;
+  if (table_size_ < data.parts.size()) {
+    auto* const table = static_cast<int64_t*>(memory->allocate(data.parts.size() * sizeof(int64_t)));
+    if (table == nullptr) return nullptr;
+    table_.reset(table, [memory](int64_t* old) { memory->deallocate(old); });
+    table_size_ = data.parts.size();
+  }
+  for (size_t i = 0; i < data.parts.size(); ++i) {
+    table_[i] = data.parts[i].count == 0 ? 0 : memory->offset_of(data.parts[i].data);
+  }
+  return table_.get();
+}
+
+void Executor::run_combine_of_parts(const ReadyPlan& ready, const Step& step, const Data& data) {
+  OneSided& memory = *transport_.one_sided();
+  const size_t element_bytes = size_of(data.type);
+  for_each_piece(data.parts, chunk_begin(ready.plan, data.count, step.chunk),
+                 chunk_elements(ready.plan, data.count, step.chunk, step.width),
+                 [&](size_t part, int64_t offset, int64_t elements) {
+                   const size_t skipped = static_cast<size_t>(offset) * element_bytes;
+                   const auto address = [&](int of, int) {
+                     if (of == transport_.rank())
+                       return static_cast<std::byte*>(data.parts[part].data) + skipped;
+                     int64_t begin = 0;
+                     std::memcpy(&begin, memory.data_of(of) + part * sizeof(begin), sizeof(begin));
+                     return memory.reach(of, begin, data.parts[part].bytes()) + skipped;
+                   };
+                   run_combine(ready, step, data, address, address, elements);
+                 });
 }
 
 bool Executor::run_flags(const ReadyPlan& ready, const Data& data, const transport::Limit& limit,
@@ -259,7 +332,11 @@ bool Executor::run_flags(const ReadyPlan& ready, const Data& data, const transpo
         break;
       case Kind::kCombine:
         bytes = layout.bytes_of(step.chunk, step.width);
-        run_combine(ready, step, layout, data, address, destination);
+        if (data.parts.empty()) {
+          run_combine(ready, step, data, address, destination, layout.elements_of(step.chunk, step.width));
+        } else {
+          run_combine_of_parts(ready, step, data);
+        }
         // The root of a broadcast waits for its readers, but not if it gives up.
         if (from_root && memory.has_withdrawn(ready.plan.root)) {
           throw PeerError(fmt::format("rank {} gave up while its data was read", ready.plan.root),
@@ -282,17 +359,18 @@ void Executor::run_staged(const ReadyPlan& ready, const transport::Header& heade
   const auto piece = static_cast<int64_t>(OneSided::kBounceBytes / element_bytes);
   for (int64_t begin = 0; begin < data.count; begin += piece) {
     const int64_t count = std::min(piece, data.count - begin);
-    const size_t bytes = static_cast<size_t>(count) * element_bytes;
-    std::byte* const own = data.slots + static_cast<size_t>(begin) * element_bytes;
+    const Buffer whole(data.slots, data.count, data.type);
+    const auto parts = data.parts.empty() ? std::span(&whole, 1) : data.parts;
     memory.begin(header, limit);
     std::byte* const bounce = memory.bounce_of(transport_.rank());
-    comms::copy(bounce, own, bytes);
+    pack(parts, begin, count, bounce);
     memory.share(bounce);
     Data staged = data;
+    staged.parts = {};
     staged.slots = bounce;
     staged.count = count;
     run_flags(ready, staged, limit, trace);
-    comms::copy(own, bounce, bytes);
+    unpack(bounce, parts, begin, count);
   }
 }
 

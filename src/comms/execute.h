@@ -1,11 +1,12 @@
 #pragma once
 
 #include <cstddef>
+#include <span>
 #include <vector>
 
 #include "comms/ready_plan.h"
 #include "comms/step_trace.h"
-#include "lockstep/comms/types.h"
+#include "lockstep/comms/buffer.h"
 #include "transport/transport.h"
 
 namespace lockstep::comms {
@@ -19,7 +20,13 @@ struct Data {
   ReduceOp op = ReduceOp::kSum;
   /// One-sided reduce-scatter only: where the rank's own chunk goes, so that the slots stay as they are.
   std::byte* result = nullptr;
+  /// All-reduce by push only, instead of `slots`: the pieces of memory that hold the elements, in this order.
+  std::span<const Buffer> parts = {};
 };
+
+/// Elements [begin, begin + count) of `parts`, one behind the other, and back.
+void pack(std::span<const Buffer> parts, int64_t begin, int64_t count, std::byte* to);
+void unpack(const std::byte* from, std::span<const Buffer> parts, int64_t begin, int64_t count);
 
 /// Runs plans: one small switch. Keeps its scratch memory from call to call.
 class Executor {
@@ -41,6 +48,10 @@ class Executor {
   /// data is not shared.
   bool run_flags(const ReadyPlan& ready, const Data& data, const transport::Limit& limit,
                  const StepTrace& trace);
+  /// One combine of data in parts: peers have told where theirs are.
+  void run_combine_of_parts(const ReadyPlan& ready, const plan::Step& step, const Data& data);
+  /// Where this rank's data is, for the others to see; null if it is not shared.
+  const void* shared_place(const Data& data, size_t bytes);
   /// For data outside of shared memory: in pieces through the bounce buffers, which stay in the cache.
   void run_staged(const ReadyPlan& ready, const transport::Header& header, const Data& data,
                   const transport::Limit& limit, const StepTrace& trace);
@@ -49,6 +60,10 @@ class Executor {
   StepNames names_;
   std::vector<std::byte> scratch_;   ///< Of the plan.
   std::vector<std::byte> received_;  ///< What is to be added, until the round is over.
+  /// Offsets of the parts of the run, in shared memory. Free for the next run when push is over: all have
+  /// read.
+  std::shared_ptr<int64_t[]> table_;
+  size_t table_size_ = 0;
 };
 
 }  // namespace lockstep::comms

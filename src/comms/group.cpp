@@ -37,8 +37,13 @@ class Group::QueuedWork final : public Work::State {
     over_.wait(lock, [&] { return done_; });
     if (error_) std::rethrow_exception(error_);
   }
+  std::chrono::steady_clock::time_point finished_at() override {
+    const std::lock_guard lock(mutex_);
+    return finished_at_;
+  }
   void finish(std::exception_ptr error) {
     const std::lock_guard lock(mutex_);
+    finished_at_ = std::chrono::steady_clock::now();
     error_ = std::move(error);
     done_ = true;
     over_.notify_all();
@@ -50,6 +55,7 @@ class Group::QueuedWork final : public Work::State {
   std::mutex mutex_;
   std::condition_variable over_;
   bool done_ = false;
+  std::chrono::steady_clock::time_point finished_at_;
   std::exception_ptr error_;
 };
 
@@ -225,7 +231,7 @@ void Group::execute(const Request& request, trace::Stream stream) {
   const Header header = {
       .call = ++calls_,
       .count = scatters ? request.output.count : request.input.count,
-      .root = request.root,
+      .root = request.parts.empty() ? request.root : fingerprint(request.parts),
       .operation = static_cast<uint8_t>(request.collective),
       .type = static_cast<uint8_t>(scatters ? request.output.type : request.input.type),
       .reduce = static_cast<uint8_t>(is_reduction(request.collective) ? request.op : ReduceOp::kSum),

@@ -30,6 +30,11 @@ void check(const Request& request, int rank, int world) {
     throw UsageError(fmt::format("{} on rank {}: {} has {} elements, {} are needed", what, rank, which,
                                  buffer.data == nullptr ? 0 : buffer.count, count));
   };
+  for (const Buffer& part : request.parts) {
+    if (part.type == request.input.type) continue;
+    throw UsageError(fmt::format("{} on rank {}: parts of {} and {}; hint: one call for each type", what,
+                                 rank, name(request.input.type), name(part.type)));
+  }
   const Buffer& input = request.input;
   const Buffer& output = request.output;
   const bool is_root = rank == request.root;
@@ -112,6 +117,15 @@ std::string_view usual_algorithm(const Request& request, std::string_view engine
   return "";
 }
 
+int32_t fingerprint(const std::vector<Buffer>& parts) {
+  uint64_t mixed = parts.size();
+  for (const Buffer& part : parts) {
+    mixed = (mixed ^ static_cast<uint64_t>(part.count)) * 0x9e3779b97f4a7c15U;  // Knuth's multiplicative hash
+    mixed ^= mixed >> 32;
+  }
+  return static_cast<int32_t>(mixed >> 33) | 1;
+}
+
 Data lay_out(const Request& request, const ReadyPlan& ready, int rank, std::vector<std::byte>& work) {
   const int world = ready.plan.world;
   const auto bytes_of = [](const Buffer& buffer) { return static_cast<std::byte*>(buffer.data); };
@@ -126,6 +140,16 @@ Data lay_out(const Request& request, const ReadyPlan& ready, int rank, std::vect
   const bool is_root = rank == request.root;
   switch (request.collective) {
     case Collective::kAllReduce:
+      if (!request.parts.empty()) {
+        const bool by_place = ready.one_sided && ready.plan.slots == ready.plan.chunks;
+        if (by_place) {
+          data.parts = request.parts;
+        } else {
+          data.slots = own_work(input.count);
+          pack(request.parts, 0, input.count, data.slots);
+        }
+        break;
+      }
       if (output.data != input.data) comms::copy(output.data, input.data, input.bytes());
       data.slots = bytes_of(output);
       break;
@@ -181,10 +205,13 @@ void take_out(const Request& request, const plan::Plan& plan, int rank, const Da
   const bool divides = is_reduction(request.collective) && request.op == ReduceOp::kMean &&
                        plan.order != plan::Order::kRank &&
                        (request.collective != Collective::kReduce || rank == request.root);
-  if (!divides) return;
-  const std::array<const void*, 1> sources = {result};
-  const std::array<void*, 1> destinations = {result};
-  combine(data.type, ReduceOp::kMean, sources, destinations, count, plan.world);
+  if (divides) {
+    const std::array<const void*, 1> sources = {result};
+    const std::array<void*, 1> destinations = {result};
+    combine(data.type, ReduceOp::kMean, sources, destinations, count, plan.world);
+  }
+  const bool was_packed = !request.parts.empty() && data.parts.empty();
+  if (was_packed) unpack(result, request.parts, 0, count);
 }
 
 }  // namespace lockstep::comms

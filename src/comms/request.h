@@ -20,6 +20,9 @@ struct Request {
   int root = 0;
   std::chrono::milliseconds timeout{0};
   std::string algorithm;
+  /// All-reduce only, instead of the data of input and output, which then give count and type: what holds the
+  /// elements, one behind the other.
+  std::vector<Buffer> parts = {};
 };
 
 /// Throws UsageError, by name and value, for what no rank could do: a root out of range, buffers of the wrong
@@ -29,6 +32,9 @@ void check(const Request& request, int rank, int world);
 /// The engine's algorithm for this size, where the caller named none; `shares`: by memory that all ranks
 /// reach.
 std::string_view usual_algorithm(const Request& request, std::string_view engine, int world, bool shares);
+
+/// What ranks compare of their parts: a number made of the counts, never 0.
+int32_t fingerprint(const std::vector<Buffer>& parts);
 
 /// The request's buffers as its plan sees them. What is not laid out like that goes through `work`.
 Data lay_out(const Request& request, const ReadyPlan& ready, int rank, std::vector<std::byte>& work);

@@ -101,7 +101,7 @@ void SharedGroup::begin(const Header& header, const Limit& limit) {
 }
 
 void SharedGroup::share(const void* data) {
-  slot_of(rank(), run_).data = data == nullptr ? -1 : static_cast<int64_t>(arena_.offset_of(data));
+  slot_of(rank(), run_).data = data == nullptr ? -1 : offset_of(data);
 }
 
 void SharedGroup::post() {
@@ -150,6 +150,16 @@ std::byte* SharedGroup::data_of(int peer) {
   const Member& member = members_[static_cast<size_t>(peer)];
   const int64_t offset = slot_of(peer, run_).data;
   if (offset < 0 || static_cast<size_t>(offset) >= member.span_bytes) return nullptr;
+  return member.base + offset;
+}
+
+std::byte* SharedGroup::reach(int peer, int64_t offset, size_t bytes) {
+  const Member& member = members_[static_cast<size_t>(peer)];
+  const auto begin = static_cast<size_t>(offset);
+  if (offset < 0 || begin > member.span_bytes || member.span_bytes - begin < bytes) {
+    throw Error(fmt::format("shared memory: {} bytes at offset {} of rank {}'s arena of {} bytes", bytes,
+                            offset, peer, member.span_bytes));
+  }
   return member.base + offset;
 }
 

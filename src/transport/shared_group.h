@@ -69,6 +69,8 @@ class SharedGroup final : public Transport, public OneSided {
   std::byte* inbox_of(int peer) override;
   std::byte* bounce_of(int peer) override;
   bool contains(const void* data, size_t bytes) const override { return arena_.contains(data, bytes); }
+  int64_t offset_of(const void* data) const override { return static_cast<int64_t>(arena_.offset_of(data)); }
+  std::byte* reach(int peer, int64_t offset, size_t bytes) override;
   void* allocate(size_t bytes) override { return arena_.allocate(bytes); }
   void deallocate(void* memory) override { arena_.deallocate(memory); }
 

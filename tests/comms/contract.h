@@ -17,6 +17,9 @@ std::vector<std::string> check_types(Communicator& comm);
 /// Every all-reduce gives the bits of its plan, run by the oracle of the verifier, on all ranks.
 std::vector<std::string> check_bits(Communicator& comm);
 
+/// Several buffers in one all-reduce: of all lengths, in shared memory or not, by every algorithm.
+std::vector<std::string> check_coalesced(Communicator& comm);
+
 /// Point to point: blocking and not, both ways at once, small and large, in order.
 std::vector<std::string> check_messages(Communicator& comm);
 

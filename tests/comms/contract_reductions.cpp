@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <cstring>
+#include <deque>
 
 #include "comms/contract_buffers.h"
 #include "lockstep/plan/collectives.h"
@@ -143,6 +144,44 @@ Problems check_bits(Communicator& comm) {
       comm.all_reduce(found, ReduceOp::kSum, {.algorithm = algorithm});
       if (found.content(problems, std::string(algorithm)) != expected)
         problems.push_back(fmt::format("{} gives other bits than its plan", algorithm));
+    }
+  }
+  return problems;
+}
+
+Problems check_coalesced(Communicator& comm) {
+  Problems problems;
+  const int world = comm.world_size();
+  const std::vector<std::vector<int64_t>> shapes = {
+      {}, {0}, {1}, {3, 0, 1, 5}, {1000, 1, 7, 100'003, 0, 64, 5}, {0, 0}, std::vector<int64_t>(300, 11)};
+  for (const auto& [collective, algorithm] : reductions(comm)) {
+    if (collective != Collective::kAllReduce || algorithm == "one-shot") continue;
+    for (const auto& counts : shapes) {
+      for (const Place place : {Place::kShared, Place::kPrivate, Place::kMixed}) {
+        for (const bool waits : {true, false}) {
+          const std::string what = fmt::format("{} parts by '{}'", counts.size(), algorithm);
+          std::deque<GuardedFloats> memory;
+          std::vector<Buffer> parts;
+          int64_t first = 0;
+          for (const int64_t count : counts) {
+            parts.push_back(memory.emplace_back(comm, place, values(comm.rank(), count, first)));
+            first += count;
+          }
+          const CallOptions options = {.algorithm = algorithm};
+          if (waits) {
+            comm.all_reduce_coalesced(parts, ReduceOp::kMean, options);
+          } else {
+            comm.iall_reduce_coalesced(parts, ReduceOp::kMean, options).wait();
+          }
+          first = 0;
+          for (size_t i = 0; i < counts.size(); ++i) {
+            expect(problems, what, memory[i].content(problems, what), [&](int64_t element) {
+              return sum_of(world, first + element) / static_cast<float>(world);
+            });
+            first += counts[i];
+          }
+        }
+      }
     }
   }
   return problems;

@@ -49,6 +49,9 @@ TEST_P(Contract, HoldsForEveryTypeAndOperation) {
 TEST_P(Contract, EveryAlgorithmGivesTheBitsOfItsPlan) {
   holds(check_bits);
 }
+TEST_P(Contract, SeveralBuffersInOneCallEndAsIfTheyLayTogether) {
+  holds(check_coalesced);
+}
 TEST_P(Contract, MessagesArriveInOrderBothWaysAtOnce) {
   holds(check_messages);
 }

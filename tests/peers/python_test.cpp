@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "launch/launched.h"
+#include "support/temporary_folder.h"
 
 namespace lockstep::test {
 namespace {
@@ -34,13 +35,15 @@ TEST(PythonTorch, AFailingRankIsNamedWithItsTraceback) {
 }
 
 // A program of ours under plain torchrun. Debian 12's, with Python 3.11, fails unless it is told what to do
-// with the ranks' output.
+// with the ranks' output; Debian 13's has no libuv, without which it can meet in a file alone.
 TEST(Torchrun, StartsOurRanksOnSharedMemoryAndOverGloo) {
   for (const char* engine : {"shm", "gloo"}) {
     Child::Options options = kDebianPython;
     options.environment["LOCKSTEP_ENGINE"] = engine;
-    Child job({"/usr/bin/python3", "-m", "torch.distributed.run", "--standalone", "--nproc_per_node", "2",
-               "--redirects", "1", "--tee", "1", "--no_python", LOCKSTEP_ACTOR, "engine"},
+    const TemporaryFolder folder;
+    Child job({"/usr/bin/python3", "-m", "torch.distributed.run", "--nnodes", "1", "--rdzv_backend", "c10d",
+               "--rdzv_conf", "store_type=file", "--rdzv_endpoint", (folder.path() / "store").string(),
+               "--nproc_per_node", "2", "--redirects", "1", "--tee", "1", "--no_python", LOCKSTEP_ACTOR, "engine"},
               options);
     ASSERT_EQ(job.wait(), 0) << job.errors();
     EXPECT_THAT(job.output(), HasSubstr(engine));

@@ -5,6 +5,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "lockstep/comms/buffer.h"
 #include "lockstep/comms/types.h"
@@ -50,6 +51,10 @@ class Communicator {
   void all_reduce(Buffer data, ReduceOp op = ReduceOp::kSum, const CallOptions& options = {});
   /// The same into `output`; `input` stays as it is.
   void all_reduce(Buffer input, Buffer output, ReduceOp op = ReduceOp::kSum, const CallOptions& options = {});
+  /// The same for the elements of several buffers of one type, as if they lay one behind the other: one call
+  /// instead of many, and where ranks share memory nothing is copied together. All ranks give equal counts.
+  void all_reduce_coalesced(std::vector<Buffer> parts, ReduceOp op = ReduceOp::kSum,
+                            const CallOptions& options = {});
   /// Every rank ends with what the root has.
   void broadcast(Buffer data, int root = 0, const CallOptions& options = {});
   /// The root ends with the reduction; what the others hold is undefined afterwards.
@@ -71,6 +76,8 @@ class Communicator {
   void barrier(const CallOptions& options = {});
 
   Work iall_reduce(Buffer data, ReduceOp op = ReduceOp::kSum, const CallOptions& options = {});
+  Work iall_reduce_coalesced(std::vector<Buffer> parts, ReduceOp op = ReduceOp::kSum,
+                             const CallOptions& options = {});
   Work ibroadcast(Buffer data, int root = 0, const CallOptions& options = {});
   Work ireduce(Buffer data, int root = 0, ReduceOp op = ReduceOp::kSum, const CallOptions& options = {});
   Work iscatter(Buffer input, Buffer output, int root = 0, const CallOptions& options = {});

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <chrono>
 #include <memory>
 #include <utility>
 
@@ -15,6 +16,7 @@ class Work {
     virtual ~State() = default;
     virtual bool test() = 0;
     virtual void wait() = 0;
+    virtual std::chrono::steady_clock::time_point finished_at() { return {}; }
   };
 
   Work() = default;  ///< Over from the beginning.
@@ -25,6 +27,10 @@ class Work {
   /// Until it is over. Throws what the blocking form would have thrown, every time.
   void wait() const {
     if (state_ != nullptr) state_->wait();
+  }
+  /// When a collective was over; of a message, or before it is over: the clock's epoch.
+  std::chrono::steady_clock::time_point finished_at() const {
+    return state_ == nullptr ? std::chrono::steady_clock::time_point() : state_->finished_at();
   }
 
  private:
