@@ -173,8 +173,8 @@ Problems check_collectives(Communicator& comm) {
 
 std::string check_all(Communicator& comm) {
   std::string text;
-  for (const auto check :
-       {check_collectives, check_types, check_bits, check_coalesced, check_messages, check_async, check_split}) {
+  for (const auto check : {check_collectives, check_types, check_bits, check_coalesced, check_messages,
+                           check_async, check_split}) {
     for (const auto& problem : check(comm)) text += problem + "\n";
   }
   return text;

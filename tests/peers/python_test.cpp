@@ -41,9 +41,26 @@ TEST(Torchrun, StartsOurRanksOnSharedMemoryAndOverGloo) {
     Child::Options options = kDebianPython;
     options.environment["LOCKSTEP_ENGINE"] = engine;
     const TemporaryFolder folder;
-    Child job({"/usr/bin/python3", "-m", "torch.distributed.run", "--nnodes", "1", "--rdzv_backend", "c10d",
-               "--rdzv_conf", "store_type=file", "--rdzv_endpoint", (folder.path() / "store").string(),
-               "--nproc_per_node", "2", "--redirects", "1", "--tee", "1", "--no_python", LOCKSTEP_ACTOR, "engine"},
+    Child job({"/usr/bin/python3",
+               "-m",
+               "torch.distributed.run",
+               "--nnodes",
+               "1",
+               "--rdzv_backend",
+               "c10d",
+               "--rdzv_conf",
+               "store_type=file",
+               "--rdzv_endpoint",
+               (folder.path() / "store").string(),
+               "--nproc_per_node",
+               "2",
+               "--redirects",
+               "1",
+               "--tee",
+               "1",
+               "--no_python",
+               LOCKSTEP_ACTOR,
+               "engine"},
               options);
     ASSERT_EQ(job.wait(), 0) << job.errors();
     EXPECT_THAT(job.output(), HasSubstr(engine));
