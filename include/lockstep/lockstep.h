@@ -6,4 +6,5 @@
 #include "lockstep/comms/shared_allocator.h"
 #include "lockstep/comms/tensors.h"
 #include "lockstep/core.h"
+#include "lockstep/parallel/ddp/distributed_data_parallel.h"
 #include "lockstep/train/models/full_mlp.h"

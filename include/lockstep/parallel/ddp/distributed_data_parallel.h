@@ -53,7 +53,7 @@ class DistributedDataParallelBase {
   DistributedDataParallelBase(std::shared_ptr<torch::nn::Module> module, const Communicator& comm,
                               const DdpOptions& options);
   void before_forward(int64_t batch);
-  void watch(const at::Tensor& output);
+  void watch(const at::Tensor& output, int64_t batch);
 
  private:
   std::shared_ptr<ddp::Reducer> reducer_;
@@ -111,9 +111,10 @@ class DistributedDataParallel : public DistributedDataParallelBase {
 
   template <typename... Args>
   auto forward(Args&&... args) {
-    before_forward(ddp::batch_of(args...));
+    const int64_t batch = ddp::batch_of(args...);
+    before_forward(batch);
     auto output = module_->forward(std::forward<Args>(args)...);
-    for_each_tensor(output, [this](const at::Tensor& tensor) { watch(tensor); });
+    for_each_tensor(output, [&](const at::Tensor& tensor) { watch(tensor, batch); });
     return output;
   }
   template <typename... Args>

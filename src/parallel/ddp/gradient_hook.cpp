@@ -1,0 +1,41 @@
+#include "parallel/ddp/gradient_hook.h"
+
+#include <torch/csrc/autograd/variable.h>
+
+namespace lockstep::ddp {
+
+namespace {
+
+using torch::autograd::variable_list;
+
+struct PostHook final : torch::autograd::FunctionPostHook {
+  explicit PostHook(GradientHook::Act wanted) : act(std::move(wanted)) {}
+  variable_list operator()(const variable_list& outputs, const variable_list& inputs) override {
+    act(!inputs.empty() && inputs.front().defined());
+    return outputs;
+  }
+  const GradientHook::Act act;
+};
+
+}  // namespace
+
+GradientHook::GradientHook(const at::Tensor& parameter, Act act)
+    : accumulator_(torch::autograd::impl::grad_accumulator(parameter)),
+      key_(accumulator_->add_post_hook(std::make_unique<PostHook>(std::move(act)))) {}
+
+GradientHook::~GradientHook() {
+  if (accumulator_ != nullptr) accumulator_->del_post_hook(key_);
+}
+
+GradientHook& GradientHook::operator=(GradientHook&& other) noexcept {
+  std::swap(accumulator_, other.accumulator_);
+  std::swap(key_, other.key_);
+  return *this;
+}
+
+bool GradientHook::is_armed(const at::Tensor& parameter) const {
+  return accumulator_ != nullptr &&
+         torch::autograd::impl::try_get_grad_accumulator(parameter) == accumulator_;
+}
+
+}  // namespace lockstep::ddp

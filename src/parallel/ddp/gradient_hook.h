@@ -1,0 +1,34 @@
+#pragma once
+
+#include <torch/csrc/autograd/function.h>
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+
+namespace lockstep::ddp {
+
+/// Calls a function whenever autograd has added a gradient to a parameter, as long as this object lives.
+///
+/// A parameter loses such hooks when its type changes (`Module::to(dtype)`, also there and back) and when it
+/// is loaded: is_armed() tells.
+class GradientHook {
+ public:
+  /// `defined`: whether there was anything to add. Once for each backward, or for each inner one.
+  using Act = std::function<void(bool defined)>;
+
+  GradientHook() = default;
+  GradientHook(const at::Tensor& parameter, Act act);
+  ~GradientHook();
+  GradientHook(GradientHook&& other) noexcept = default;
+  GradientHook& operator=(GradientHook&& other) noexcept;
+
+  bool is_armed(const at::Tensor& parameter) const;
+
+ private:
+  // The parameter has but a weak pointer to it: kept here, or it would go, and the hook with it.
+  std::shared_ptr<torch::autograd::Node> accumulator_;
+  uintptr_t key_ = 0;
+};
+
+}  // namespace lockstep::ddp

@@ -1,0 +1,489 @@
+#include "parallel/ddp/reducer.h"
+
+#include <ATen/Parallel.h>
+#include <ATen/core/grad_mode.h>
+#include <ATen/ops/empty_like.h>
+#include <ATen/ops/isfinite.h>
+#include <ATen/ops/zeros_like.h>
+#include <fmt/format.h>
+#include <torch/csrc/autograd/engine.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <limits>
+
+#include "launch/cores.h"
+#include "lockstep/error.h"
+#include "parallel/ddp/agreement.h"
+#include "parallel/ddp/buckets.h"
+
+namespace lockstep::ddp {
+
+namespace {
+
+constexpr int64_t kNoBatch = std::numeric_limits<int64_t>::min();  // loses every comparison
+
+/// Whether a thread that reduces gets a core of its own.
+bool has_spare_core(const Communicator& comm) {
+  if (comm.engine() == "gloo" || comm.engine() == "mpi") return true;  // it mostly waits for the network
+  const bool is_bound = launch::usable_cores() < sysconf(_SC_NPROCESSORS_ONLN);
+  const int sharers = is_bound ? 1 : comm.world_size();
+  return launch::usable_cores() > sharers * at::get_num_threads();
+}
+
+int64_t bytes_of_mib(double mib, const char* name) {
+  if (!(mib > 0)) {
+    throw UsageError(fmt::format("DistributedDataParallel: {} is {}; hint: it must be positive", name, mib));
+  }
+  return static_cast<int64_t>(mib * 1024 * 1024);
+}
+
+/// In which order gradients are expected before one has been seen: backward goes from the last layer to the
+/// first.
+std::vector<size_t> backwards(size_t count) {
+  std::vector<size_t> order;
+  for (size_t i = count; i-- > 0;) order.push_back(i);
+  return order;
+}
+
+}  // namespace
+
+Reducer::Reducer(std::shared_ptr<torch::nn::Module> module, const Communicator& comm,
+                 const DdpOptions& options)
+    : options_(options),
+      comm_(Communicator(comm).split(0).value()),
+      replica_(std::move(module), comm_),
+      overlaps_(options.overlap.value_or(has_spare_core(comm))),
+      join_(comm_) {
+  bytes_of_mib(options_.bucket_cap_mib, "bucket_cap_mib");
+  bytes_of_mib(options_.first_bucket_cap_mib, "first_bucket_cap_mib");
+  replica_.compare_shapes();
+  replica_.broadcast_parameters(0);
+  replica_.broadcast_buffers(0);
+  arm_hooks();
+}
+
+Reducer::~Reducer() {
+  try {
+    cancel_step();
+  } catch (...) {
+    // The others have their own reasons to know.
+  }
+}
+
+void Reducer::arm_hooks() {
+  const auto& parameters = replica_.parameters();
+  const auto matches = [&] {
+    size_t next = 0;
+    for (size_t i = 0; i < parameters.size(); ++i) {
+      if (!parameters[i].tensor.requires_grad()) continue;
+      if (next == gradients_.size() || gradients_[next].parameter != i) return false;
+      if (!gradients_[next].hook.is_armed(parameters[i].tensor)) return false;
+      ++next;
+    }
+    return next == gradients_.size();
+  };
+  if (!gradients_.empty() && matches()) return;
+  gradients_.clear();
+  for (size_t i = 0; i < parameters.size(); ++i) {
+    if (!parameters[i].tensor.requires_grad()) continue;
+    const size_t index = gradients_.size();
+    gradients_.push_back({.parameter = i, .type = memory_of(parameters[i].name, parameters[i].tensor).type});
+    gradients_.back().hook =
+        GradientHook(parameters[i].tensor, [this, index](bool defined) { gradient_came(index, defined); });
+  }
+  has_learned_ = false;
+  log_.rebuilt_bucket_bytes.clear();
+  make_buckets(backwards(gradients_.size()));
+}
+
+void Reducer::make_buckets(const std::vector<size_t>& order) {
+  std::vector<GradientSize> sizes;
+  for (const auto& gradient : gradients_) {
+    const at::Tensor& tensor = parameter_of(gradient).tensor;
+    sizes.push_back(
+        {.bytes = static_cast<int64_t>(tensor.nbytes()), .type = static_cast<int>(tensor.scalar_type())});
+  }
+  buckets_.clear();
+  auto& logged = has_learned_ ? log_.rebuilt_bucket_bytes : log_.bucket_bytes;
+  logged.clear();
+  log_.gradient_bytes = 0;
+  for (auto& indices :
+       assign_buckets(order, sizes, bytes_of_mib(options_.first_bucket_cap_mib, "first_bucket_cap_mib"),
+                      bytes_of_mib(options_.bucket_cap_mib, "bucket_cap_mib"))) {
+    Bucket bucket;
+    for (const size_t index : indices) {
+      gradients_[index].bucket = buckets_.size();
+      bucket.bytes += sizes[index].bytes;
+    }
+    bucket.gradients = std::move(indices);
+    logged.push_back(bucket.bytes);
+    log_.gradient_bytes += bucket.bytes;
+    buckets_.push_back(std::move(bucket));
+  }
+}
+
+void Reducer::before_forward(int64_t batch) {
+  cancel_step();
+  if (!at::GradMode::is_enabled()) return;
+  ++forwards_;
+  arm_hooks();
+  tied_steps_.check(replica_.parameters());
+  const bool is_training = replica_.module().is_training();
+  const bool sends_buffers =
+      no_syncs == 0 && is_training && options_.broadcast_buffers && replica_.has_buffers();
+  const bool weighs = options_.unequal_batches == UnequalBatches::kGlobalMean;
+  if (sends_buffers) {
+    if (join_.is_on()) join_.tell({.is_active = true, .phase = Phase::kBroadcastBuffers});
+    replica_.broadcast_buffers(join_.is_on() ? join_.lowest_active() : 0);
+  }
+  if (weighs) {
+    if (batch < 0) {
+      throw UsageError(
+          "ddp forward: no tensor among the arguments tells how many samples there are; hint: "
+          "UnequalBatches::kGlobalMean needs one whose first dimension is the batch");
+    }
+    std::vector<int64_t> sum = {batch};
+    if (join_.is_on()) {
+      join_.tell({.is_active = true, .phase = Phase::kWeigh, .batch = batch});
+      sum[0] = join_.batch_sum();
+    } else {
+      comm_.all_reduce(sum);
+    }
+    batch_weight_ =
+        static_cast<double>(batch) * comm_.world_size() / static_cast<double>(std::max<int64_t>(sum[0], 1));
+  }
+  const bool compares = options_.check_weights_every > 0 && log_.steps > 0 && is_training && no_syncs == 0 &&
+                        !join_.is_on() && log_.steps % options_.check_weights_every == 0;
+  if (compares) replica_.compare_weights(log_.steps);
+}
+
+void Reducer::watch(const at::Tensor& output, int64_t batch) {
+  if (!at::GradMode::is_enabled() || !output.defined() || !output.requires_grad() || output.is_leaf()) return;
+  output.register_hook([self = weak_from_this(), forward = forwards_, batch,
+                        weight = batch_weight_](const at::Tensor& gradient) {
+    if (const auto alive = self.lock()) alive->backward_reached(forward, batch);
+    return weight == 1 || !gradient.defined() ? at::Tensor() : gradient * weight;  // none: as it is
+  });
+}
+
+void Reducer::backward_reached(int64_t forward, int64_t batch) {
+  if (std::find(counted_.begin(), counted_.end(), forward) == counted_.end()) {
+    counted_.push_back(forward);
+    knows_batch_ = knows_batch_ && batch >= 0;
+    batch_ += batch;
+  }
+  if (is_open_ || no_syncs > 0) return;
+  if (join_.is_on()) join_.tell({.is_active = true, .phase = Phase::kBackward});
+  open_step();
+  torch::autograd::Engine::get_default_engine().queue_callback(
+      [self = shared_from_this()] { self->close_step(); });
+}
+
+void Reducer::open_step() {
+  is_open_ = true;
+  sent_ = 0;
+  problem_.clear();
+  arrival_.clear();
+  opened_ = Clock::now();
+  for (auto& gradient : gradients_) {
+    gradient.came = 0;
+    gradient.absent.reset();
+  }
+  for (auto& bucket : buckets_) {
+    bucket.is_sent = false;
+    bucket.work = {};
+    bucket.missing = 0;
+    bucket.ready = bucket.launched = bucket.done = {};
+    for (const size_t index : bucket.gradients) bucket.missing += gradients_[index].expected > 0 ? 1 : 0;
+  }
+}
+
+void Reducer::gradient_came(size_t index, bool /*defined*/) {
+  if (!is_open_) return;  // a backward that is not synchronised
+  Gradient& gradient = gradients_[index];
+  Bucket& bucket = buckets_[gradient.bucket];
+  if (++gradient.came == 1 && !has_learned_) arrival_.push_back(index);
+  if (bucket.is_sent) {
+    return complain(
+        fmt::format("parameter '{}' got another gradient after its own had been sent; hint: the "
+                    "graph changed since the first backward; DdpOptions::overlap = false sends at "
+                    "the end only",
+                    parameter_of(gradient).name));
+  }
+  if (gradient.came != gradient.expected || --bucket.missing > 0) return;
+  bucket.ready = Clock::now();
+  if (!has_learned_ || !overlaps_) return;
+  while (sent_ < buckets_.size() && buckets_[sent_].missing == 0) send(buckets_[sent_++], index);
+}
+
+void Reducer::send(Bucket& bucket, size_t newest) {
+  std::vector<Buffer> places;
+  places.reserve(bucket.gradients.size());
+  for (const size_t index : bucket.gradients) places.push_back(place_of(gradients_[index], index == newest));
+  bucket.is_sent = true;
+  bucket.launched = Clock::now();
+  if (overlaps_) {
+    bucket.work = comm_.iall_reduce_coalesced(std::move(places), ReduceOp::kMean);
+  } else {
+    comm_.all_reduce_coalesced(std::move(places), ReduceOp::kMean);
+    bucket.done = Clock::now();
+  }
+}
+
+Buffer Reducer::place_of(Gradient& gradient, bool newest) {
+  const NamedParameter& parameter = parameter_of(gradient);
+  at::Tensor& tensor = parameter.tensor.mutable_grad();
+  if (tensor.defined() && tensor.layout() != at::kStrided) {
+    complain(fmt::format("the gradient of parameter '{}' is sparse; hint: make its layer with sparse(false)",
+                         parameter.name));
+  }
+  if (!tensor.defined() || tensor.layout() != at::kStrided || is_shadow_) {
+    gradient.absent = at::zeros_like(parameter.tensor);
+    return {gradient.absent.data_ptr(), gradient.absent.numel(), gradient.type};
+  }
+  // Nobody else may see how it changes: neither a graph of the gradient itself (create_graph), nor another
+  // tensor in the same memory. Backward still holds the one that has just come.
+  const int64_t holders = newest ? 2 : 1;
+  if (tensor.requires_grad() || static_cast<int64_t>(tensor.storage().use_count()) > holders ||
+      tensor.strides() != parameter.tensor.strides()) {
+    at::Tensor own = at::empty_like(parameter.tensor, parameter.tensor.options().requires_grad(false));
+    const at::NoGradGuard no_grad;
+    own.copy_(tensor);
+    tensor = own;
+  }
+  if (options_.check_finite) require_finite(parameter, tensor);
+  return {tensor.data_ptr(), tensor.numel(), gradient.type};
+}
+
+void Reducer::require_finite(const NamedParameter& parameter, const at::Tensor& gradient) {
+  if (at::isfinite(gradient).all().item<bool>()) return;
+  complain(
+      fmt::format("the gradient of parameter '{}' has a NaN or Inf; hint: look at this rank's batch, or "
+                  "lower the learning rate",
+                  parameter.name));
+}
+
+void Reducer::complain(const std::string& problem) {
+  if (problem_.empty()) problem_ = problem;
+}
+
+void Reducer::find_unused() {
+  std::vector<const NamedParameter*> unused;
+  for (auto& gradient : gradients_) {
+    const NamedParameter& parameter = parameter_of(gradient);
+    if (options_.static_graph && has_learned_ && gradient.expected != gradient.came) {
+      complain(
+          fmt::format("parameter '{}' got {} gradients, {} in the first backward; hint: the graph is not "
+                      "static: do not say so by DdpOptions::static_graph",
+                      parameter.name, gradient.came, gradient.expected));
+    }
+    if (gradient.came > 0 || options_.static_graph || options_.find_unused_parameters) continue;
+    unused.push_back(&parameter);
+  }
+  if (unused.empty()) return;
+  const auto now = list_parameters(replica_.module());
+  std::vector<std::string> names;
+  for (const auto* parameter : unused) {
+    const bool is_still_there = std::any_of(now.begin(), now.end(), [&](const NamedParameter& each) {
+      return each.tensor.is_same(parameter->tensor);
+    });
+    names.push_back(fmt::format("'{}'{}", parameter->name,
+                                is_still_there ? "" : " (the model has another tensor there by now)"));
+  }
+  complain(
+      fmt::format("no gradient came for {} {}; hint: all parameters must take part in the loss; if some do "
+                  "not always, set DdpOptions::find_unused_parameters",
+                  names.size() == 1 ? "parameter" : "parameters", fmt::join(names, ", ")));
+}
+
+void Reducer::send_the_rest() {
+  while (sent_ < buckets_.size()) send(buckets_[sent_++], gradients_.size());
+  for (auto& bucket : buckets_) {
+    bucket.work.wait();
+    if (overlaps_) bucket.done = bucket.work.finished_at();
+  }
+}
+
+void Reducer::close_step() {
+  computed_ = Clock::now();
+  struct Closing {
+    Reducer& self;
+    ~Closing() {
+      self.is_open_ = false;
+      self.batch_ = 0;
+      self.knows_batch_ = true;
+      self.counted_.clear();
+      for (auto& bucket : self.buckets_) bucket.work = {};
+      for (auto& gradient : self.gradients_) gradient.absent.reset();
+    }
+  } closing{*this};
+  if (!is_shadow_) find_unused();
+  send_the_rest();
+  agree();
+  if (const double factor = join_.factor(); factor != 1 && !is_shadow_) {
+    const at::NoGradGuard no_grad;
+    for (const auto& gradient : gradients_) {
+      at::Tensor& tensor = parameter_of(gradient).tensor.mutable_grad();
+      if (tensor.defined()) tensor.mul_(factor);
+    }
+  }
+  ++log_.steps;
+  log_step();
+  learn();
+  tied_steps_.remember(replica_.parameters());
+}
+
+void Reducer::agree() {
+  const bool lacks = std::any_of(gradients_.begin(), gradients_.end(),
+                                 [](const Gradient& each) { return each.absent.defined(); });
+  const bool tells_batch =
+      options_.unequal_batches == UnequalBatches::kRefuse && knows_batch_ && batch_ > 0 && !is_shadow_;
+  std::vector<int64_t> said = {problem_.empty() ? 0 : 1, lacks && !is_shadow_ ? 1 : 0,
+                               tells_batch ? batch_ : kNoBatch, tells_batch ? -batch_ : kNoBatch};
+  comm_.all_reduce(said, ReduceOp::kMax);
+  if (said[0] != 0) {
+    std::string text = fmt::format("ddp step {}:", log_.steps + 1);
+    const auto problems = gather_texts(comm_, problem_);
+    for (size_t rank = 0; rank < problems.size(); ++rank) {
+      if (!problems[rank].empty()) text += fmt::format(" rank {}: {}.", rank, problems[rank]);
+    }
+    all_threw_ = true;
+    throw UsageError(text);
+  }
+  if (said[2] != kNoBatch && said[2] != -said[3]) {
+    all_threw_ = true;
+    throw UsageError(
+        fmt::format("ddp step {}: ranks gave between {} and {} samples; the mean of their means is "
+                    "not the mean over samples; hint: DdpOptions::unequal_batches says what shall be",
+                    log_.steps + 1, -said[3], said[2]));
+  }
+  if (said[1] != 0) agree_on_absent_gradients();
+}
+
+void Reducer::agree_on_absent_gradients() {
+  std::vector<uint8_t> is_used;
+  for (const auto& gradient : gradients_) is_used.push_back(gradient.absent.defined() ? 0 : 1);
+  comm_.all_reduce(is_used, ReduceOp::kMax);
+  for (size_t i = 0; i < gradients_.size(); ++i) {
+    Gradient& gradient = gradients_[i];
+    if (is_used[i] == 0 || !gradient.absent.defined() || is_shadow_) continue;
+    parameter_of(gradient).tensor.mutable_grad() = gradient.absent;
+  }
+}
+
+void Reducer::learn() {
+  if (has_learned_) {
+    for (auto& gradient : gradients_) {
+      if (!options_.static_graph && gradient.came > 0) gradient.expected = gradient.came;
+    }
+    return;
+  }
+  std::vector<int64_t> order;
+  std::vector<bool> came(gradients_.size());
+  const auto add = [&](size_t index) {
+    if (!came[index]) order.push_back(static_cast<int64_t>(index));
+    came[index] = true;
+  };
+  for (const size_t index : arrival_) add(index);
+  for (const size_t index : backwards(gradients_.size())) add(index);
+  comm_.broadcast(order, 0);
+  if (!is_shadow_) {
+    for (auto& gradient : gradients_) {
+      gradient.expected = options_.static_graph ? gradient.came : std::max(gradient.came, 1);
+    }
+  }
+  has_learned_ = true;
+  make_buckets({order.begin(), order.end()});
+}
+
+void Reducer::log_step() {
+  const auto since_open = [&](Clock::time_point time) {
+    return time == Clock::time_point() ? 0.0
+                                       : std::chrono::duration<double, std::micro>(time - opened_).count();
+  };
+  log_.buckets.clear();
+  log_.backward_us = since_open(computed_);
+  log_.communication_us = 0;
+  double free = 0;
+  for (auto& bucket : buckets_) {
+    if (bucket.ready == Clock::time_point()) bucket.ready = computed_;
+    const BucketTimes times = {.ready_us = since_open(bucket.ready),
+                               .launch_us = since_open(bucket.launched),
+                               .done_us = since_open(bucket.done)};
+    log_.communication_us += times.done_us - std::max(times.launch_us, free);
+    free = times.done_us;
+    log_.buckets.push_back(times);
+  }
+  log_.exposed_us = std::max(0.0, free - log_.backward_us);
+}
+
+void Reducer::cancel_step() {
+  if (!is_open_) return;
+  complain("backward did not come to its end; hint: its own error says why");
+  try {
+    close_step();
+  } catch (const PeerError&) {
+    throw;
+  } catch (const Error&) {
+    // What the others throw now, this rank's caller has seen.
+  }
+}
+
+void Reducer::shadow_step() {
+  struct Shadow {
+    Reducer& self;
+    explicit Shadow(Reducer& reducer) : self(reducer) { self.is_shadow_ = true; }
+    ~Shadow() { self.is_shadow_ = false; }
+  } shadow(*this);
+  open_step();
+  close_step();
+}
+
+void Reducer::join(const std::function<void()>& loop, const JoinOptions& options) {
+  join_.begin(options);
+  struct End {
+    JoinState& state;
+    ~End() { state.end(); }
+  } end{join_};
+  all_threw_ = false;
+  try {
+    loop();
+    cancel_step();
+  } catch (...) {
+    if (!all_threw_ && !join_.all_threw()) {
+      cancel_step();
+      join_.tell({.has_failed = true});
+    }
+    throw;
+  }
+  for (;;) {
+    join_.tell({});
+    if (join_.active() == 0) break;
+    switch (join_.phase()) {
+      case Phase::kBroadcastBuffers:
+        replica_.broadcast_buffers(join_.lowest_active());
+        break;
+      case Phase::kBackward:
+        shadow_step();
+        break;
+      case Phase::kWeigh:
+      case Phase::kNone:
+        break;
+    }
+  }
+  replica_.broadcast_parameters(join_.lowest_active());
+  replica_.broadcast_buffers(join_.lowest_active());
+}
+
+DdpLoggingData Reducer::logging_data() const {
+  DdpLoggingData data = log_;
+  data.rank = comm_.rank();
+  data.world_size = comm_.world_size();
+  data.engine = comm_.engine();
+  data.parameters = static_cast<int64_t>(gradients_.size());
+  data.overlaps = overlaps_;
+  return data;
+}
+
+}  // namespace lockstep::ddp
