@@ -74,6 +74,10 @@ Reducer::Reducer(std::shared_ptr<torch::nn::Module> module, const Communicator& 
       join_(comm_) {
   bytes_of_mib(options_.bucket_cap_mib, "bucket_cap_mib");
   bytes_of_mib(options_.first_bucket_cap_mib, "first_bucket_cap_mib");
+  if (options_.check_weights_every < 0) {
+    throw UsageError(fmt::format("DistributedDataParallel: check_weights_every is {}; hint: 0 is never",
+                                 options_.check_weights_every));
+  }
   replica_.compare_shapes();
   replica_.broadcast_parameters(0);
   replica_.broadcast_buffers(0);
