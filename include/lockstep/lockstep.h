@@ -6,6 +6,7 @@
 #include "lockstep/comms/shared_allocator.h"
 #include "lockstep/comms/tensors.h"
 #include "lockstep/core.h"
+#include "lockstep/parallel/ddp/sync_batch_norm.h"
 #include "lockstep/train/data/distributed_sampler.h"
 #include "lockstep/train/data/prefetch_loader.h"
 #include "lockstep/train/models/full_mlp.h"
