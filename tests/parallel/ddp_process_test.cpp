@@ -23,10 +23,10 @@ class Processes : public testing::TestWithParam<Job> {
     const bool by_mpirun = std::string_view(GetParam().engine) == "mpi";
     const std::string ranks = std::to_string(GetParam().ranks);
     std::vector<std::string> command =
-        by_mpirun ? std::vector<std::string>{"mpirun", "--oversubscribe", "-n", ranks}
-                  : std::vector<std::string>{LOCKSTEP_COMMAND, "run",   "--nproc-per-node",
-                                             ranks,            "--log-dir", folder_.path().string(),
-                                             "--"};
+        by_mpirun
+            ? std::vector<std::string>{"mpirun", "--oversubscribe", "-n", ranks}
+            : std::vector<std::string>{LOCKSTEP_COMMAND,        "run", "--nproc-per-node", ranks, "--log-dir",
+                                       folder_.path().string(), "--"};
     command.insert(command.end(), {LOCKSTEP_DDP_ACTOR, what});
     Child job(command, {.environment = {{"LOCKSTEP_ENGINE", GetParam().engine},
                                         {"OMP_NUM_THREADS", "1"},
@@ -52,16 +52,19 @@ TEST_P(Processes, KeepReplicasEqualThoughEachDrawsItsOwnDropout) {
 
 const auto kName = [](const auto& job) { return job.param.engine + std::to_string(job.param.ranks); };
 INSTANTIATE_TEST_SUITE_P(Engines, Processes,
-                         testing::Values(Job{"shm", 1}, Job{"shm", 2}, Job{"shm", 3}, Job{"shm", 4}, Job{"gloo", 2},
-                                         Job{"gloo", 3}),
+                         testing::Values(Job{"shm", 1}, Job{"shm", 2}, Job{"shm", 3}, Job{"shm", 4},
+                                         Job{"gloo", 2}, Job{"gloo", 3}),
                          kName);
 #ifdef LOCKSTEP_HAS_MPI
 INSTANTIATE_TEST_SUITE_P(Mpi, Processes, testing::Values(Job{"mpi", 2}), kName);
 #endif
 
 class Memory : public Processes {};
-TEST_P(Memory, IsFlatOverAThousandStepsWithOneCopyOfTheGradients) {
+TEST_P(Memory, IsFlatOverAThousandSteps) {
   EXPECT_EQ(run("memory"), 0) << errors_;
+}
+TEST_P(Memory, HoldsOneCopyOfWeightsGradientsAndOptimizerState) {
+  EXPECT_EQ(run("peak"), 0) << errors_;
 }
 INSTANTIATE_TEST_SUITE_P(Engines, Memory, testing::Values(Job{"shm", 2}, Job{"gloo", 2}), kName);
 
