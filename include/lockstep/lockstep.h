@@ -8,3 +8,7 @@
 #include "lockstep/core.h"
 #include "lockstep/parallel/ddp/distributed_data_parallel.h"
 #include "lockstep/train/models/full_mlp.h"
+#include "lockstep/train/optim/clip_grad_norm.h"
+#include "lockstep/train/optim/fused_adam.h"
+#include "lockstep/train/optim/fused_sgd.h"
+#include "lockstep/train/optim/repeated_parameters.h"

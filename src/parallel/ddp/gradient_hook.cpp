@@ -1,5 +1,6 @@
 #include "parallel/ddp/gradient_hook.h"
 
+#include <torch/csrc/autograd/graph_task.h>
 #include <torch/csrc/autograd/variable.h>
 
 namespace lockstep::ddp {
@@ -36,6 +37,13 @@ GradientHook& GradientHook::operator=(GradientHook&& other) noexcept {
 bool GradientHook::is_armed(const at::Tensor& parameter) const {
   return accumulator_ != nullptr &&
          torch::autograd::impl::try_get_grad_accumulator(parameter) == accumulator_;
+}
+
+bool GradientHook::may_come() const {
+  const auto* const wanted = torch::autograd::get_current_graph_task_exec_info();
+  if (wanted == nullptr || wanted->empty()) return true;  // a backward that goes everywhere
+  const auto found = wanted->find(accumulator_.get());
+  return found != wanted->end() && found->second.needed_;
 }
 
 }  // namespace lockstep::ddp

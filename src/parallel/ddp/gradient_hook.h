@@ -25,6 +25,9 @@ class GradientHook {
 
   bool is_armed(const at::Tensor& parameter) const;
 
+  /// Within a backward: whether it may add a gradient to the parameter. `torch::autograd::grad` does not.
+  bool may_come() const;
+
  private:
   // The parameter has but a weak pointer to it: kept here, or it would go, and the hook with it.
   std::shared_ptr<torch::autograd::Node> accumulator_;

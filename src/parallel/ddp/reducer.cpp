@@ -46,6 +46,23 @@ std::vector<size_t> backwards(size_t count) {
   return order;
 }
 
+/// "rank 0: a; ranks 1, 3: b": who says what, the first one first.
+std::string summary_of(const std::vector<std::string>& texts) {
+  std::vector<std::string> told;
+  for (size_t first = 0; first < texts.size(); ++first) {
+    if (texts[first].empty() || std::find(texts.begin(), texts.end(), texts[first]) - texts.begin() !=
+                                    static_cast<std::ptrdiff_t>(first))
+      continue;
+    std::vector<size_t> ranks;
+    for (size_t rank = first; rank < texts.size(); ++rank) {
+      if (texts[rank] == texts[first]) ranks.push_back(rank);
+    }
+    told.push_back(
+        fmt::format("{} {}: {}", ranks.size() == 1 ? "rank" : "ranks", fmt::join(ranks, ", "), texts[first]));
+  }
+  return fmt::format("{}", fmt::join(told, "; "));
+}
+
 }  // namespace
 
 Reducer::Reducer(std::shared_ptr<torch::nn::Module> module, const Communicator& comm,
@@ -57,6 +74,10 @@ Reducer::Reducer(std::shared_ptr<torch::nn::Module> module, const Communicator& 
       join_(comm_) {
   bytes_of_mib(options_.bucket_cap_mib, "bucket_cap_mib");
   bytes_of_mib(options_.first_bucket_cap_mib, "first_bucket_cap_mib");
+  if (options_.check_weights_every < 0) {
+    throw UsageError(fmt::format("DistributedDataParallel: check_weights_every is {}; hint: 0 is never",
+                                 options_.check_weights_every));
+  }
   replica_.compare_shapes();
   replica_.broadcast_parameters(0);
   replica_.broadcast_buffers(0);
@@ -168,6 +189,10 @@ void Reducer::watch(const at::Tensor& output, int64_t batch) {
 }
 
 void Reducer::backward_reached(int64_t forward, int64_t batch) {
+  const bool adds_gradients =
+      gradients_.empty() || std::any_of(gradients_.begin(), gradients_.end(),
+                                        [](const auto& each) { return each.hook.may_come(); });
+  if (!adds_gradients) return;
   if (std::find(counted_.begin(), counted_.end(), forward) == counted_.end()) {
     counted_.push_back(forward);
     knows_batch_ = knows_batch_ && batch >= 0;
@@ -343,11 +368,8 @@ void Reducer::agree() {
                                tells_batch ? batch_ : kNoBatch, tells_batch ? -batch_ : kNoBatch};
   comm_.all_reduce(said, ReduceOp::kMax);
   if (said[0] != 0) {
-    std::string text = fmt::format("ddp step {}:", log_.steps + 1);
-    const auto problems = gather_texts(comm_, problem_);
-    for (size_t rank = 0; rank < problems.size(); ++rank) {
-      if (!problems[rank].empty()) text += fmt::format(" rank {}: {}.", rank, problems[rank]);
-    }
+    const std::string text =
+        fmt::format("ddp step {}: {}", log_.steps + 1, summary_of(gather_texts(comm_, problem_)));
     all_threw_ = true;
     throw UsageError(text);
   }

@@ -3,41 +3,80 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
+#include <functional>
+#include <optional>
 
 #include "lockstep/error.h"
 
 namespace lockstep::ddp {
 
+namespace {
+
+constexpr double kTolerance = 0.02;  // weight decay and rounding change a step a little
+
+bool is_tied(const NamedParameter& parameter) {
+  return !parameter.other_names.empty();
+}
+
+/// The first parameter that is tied and whose measure is as many times that of the others as the model holds
+/// it; none if the others differ among themselves.
+const NamedParameter* find_repeated(const std::vector<NamedParameter>& parameters,
+                                    const std::function<double(size_t)>& measure_of) {
+  const auto close = [](double a, double b) { return std::abs(a - b) <= kTolerance * std::abs(b); };
+  std::optional<double> usual;
+  for (size_t i = 0; i < parameters.size(); ++i) {
+    if (is_tied(parameters[i]) || !parameters[i].tensor.requires_grad()) continue;
+    const double measure = measure_of(i);
+    if (measure == 0 || (usual && !close(measure, *usual))) return nullptr;
+    usual = measure;
+  }
+  for (size_t i = 0; usual && i < parameters.size(); ++i) {
+    const auto held = static_cast<double>(parameters[i].other_names.size() + 1);
+    if (is_tied(parameters[i]) && close(measure_of(i), held * *usual)) return &parameters[i];
+  }
+  return nullptr;
+}
+
+}  // namespace
+
+double TiedStepCheck::element_of(const at::Tensor& tensor, int64_t element) {
+  return tensor.detach().reshape({-1})[element].item<double>();
+}
+
 void TiedStepCheck::remember(const std::vector<NamedParameter>& parameters) {
-  const bool has_ties = std::any_of(parameters.begin(), parameters.end(),
-                                    [](const NamedParameter& each) { return !each.other_names.empty(); });
-  if (!has_ties || steps_ == kSteps) return;
-  versions_.clear();
-  for (const auto& each : parameters) versions_.push_back(each.tensor._version());
+  if (is_done_ || std::none_of(parameters.begin(), parameters.end(), is_tied)) return;
+  seen_.clear();
+  for (const auto& parameter : parameters) {
+    Seen seen = {.version = parameter.tensor._version()};
+    const at::Tensor& gradient = parameter.tensor.grad();
+    if (gradient.defined() && gradient.numel() > 0) {
+      seen.element = gradient.abs().reshape({-1}).argmax().item<int64_t>();
+      seen.value = element_of(parameter.tensor, seen.element);
+      seen.slope = element_of(gradient, seen.element);
+    }
+    seen_.push_back(seen);
+  }
 }
 
 void TiedStepCheck::check(const std::vector<NamedParameter>& parameters) {
-  if (versions_.empty()) return;
-  // How often those change that the model holds once: all alike, or nothing can be told.
-  int64_t usual = 0;
-  bool alike = true;
-  for (size_t i = 0; i < parameters.size(); ++i) {
-    const int64_t changes = parameters[i].tensor._version() - versions_[i];
-    if (!parameters[i].other_names.empty() || !parameters[i].tensor.requires_grad()) continue;
-    alike = alike && (usual == 0 || changes == usual);
-    usual = changes;
-  }
-  if (usual > 0) ++steps_;
-  for (size_t i = 0; alike && usual > 0 && i < parameters.size(); ++i) {
-    const int64_t changes = parameters[i].tensor._version() - versions_[i];
-    const auto held = static_cast<int64_t>(parameters[i].other_names.size() + 1);
-    if (held == 1 || changes != usual * held) continue;
-    throw UsageError(fmt::format(
-        "ddp: parameter '{}', which is also '{}', was stepped {} times by one optimizer step; hint: give the "
-        "optimizer ddp.parameters(), which has every parameter once",
-        parameters[i].name, fmt::join(parameters[i].other_names, "', '"), held));
-  }
-  versions_.clear();
+  if (seen_.empty()) return;
+  const auto changes = [&](size_t i) {
+    return static_cast<double>(parameters[i].tensor._version() - seen_[i].version);
+  };
+  const auto distance = [&](size_t i) {
+    if (seen_[i].slope == 0) return 0.0;
+    return (element_of(parameters[i].tensor, seen_[i].element) - seen_[i].value) / seen_[i].slope;
+  };
+  for (size_t i = 0; i < parameters.size(); ++i) is_done_ = is_done_ || distance(i) != 0;
+  const NamedParameter* repeated = find_repeated(parameters, changes);
+  if (repeated == nullptr) repeated = find_repeated(parameters, distance);
+  seen_.clear();
+  if (repeated == nullptr) return;
+  throw UsageError(fmt::format(
+      "ddp: parameter '{}', which is also '{}', was stepped {} times by one optimizer step; hint: give the "
+      "optimizer ddp.parameters(), which has every parameter once",
+      repeated->name, fmt::join(repeated->other_names, "', '"), repeated->other_names.size() + 1));
 }
 
 }  // namespace lockstep::ddp

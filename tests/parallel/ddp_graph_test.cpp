@@ -1,0 +1,292 @@
+// Graphs that differ: from rank to rank, from step to step, or from what backward usually does.
+
+#include "lockstep/error.h"
+#include "lockstep/train/models/full_mlp.h"
+#include "parallel/ddp_models.h"
+#include "parallel/ddp_support.h"
+
+namespace lockstep::test {
+namespace {
+
+using testing::AllOf;
+using testing::HasSubstr;
+using testing::Not;
+
+torch::Tensor input_of(const Communicator& comm) {
+  return random(10 + static_cast<uint64_t>(comm.rank()), {3, kWidth});
+}
+
+class Graph : public testing::TestWithParam<int> {
+ protected:
+  static int world() { return GetParam(); }
+};
+
+TEST_P(Graph, AParameterUnusedOnSomeRanksGetsTheMeanEverywhereAndOneUnusedOnAllStaysUndefined) {
+  on_ranks(world(), [&](Communicator& comm) {
+    auto model = filled(TwoHeads(), 1);
+    auto alone = filled(TwoHeads(), 1);
+    DdpOptions options = many_buckets();
+    options.find_unused_parameters = true;
+    DistributedDataParallel ddp(model, comm, options);
+    for (int step = 0; step < 4; ++step) {
+      model->zero_grad(/*set_to_none=*/true);
+      alone->zero_grad(/*set_to_none=*/true);
+      const bool goes_left =
+          (comm.rank() + step) % 2 == 0;  // another rank each time; rank 0 alone in a world of 1
+      ddp.forward(input_of(comm), goes_left, false).mean().backward();
+      alone->forward(input_of(comm), goes_left, false).mean().backward();
+      for (auto& parameter : alone->left->parameters()) {
+        if (!parameter.grad().defined()) parameter.mutable_grad() = torch::zeros_like(parameter);
+      }
+      for (auto* module : {alone->left.get(), alone->body.get()}) {
+        for (auto& parameter : module->parameters())
+          comm.all_reduce(parameter.mutable_grad(), ReduceOp::kMean);
+      }
+      const bool left_is_used = world() > 1 || goes_left;
+      EXPECT_EQ(model->left->weight.grad().defined(), left_is_used);
+      EXPECT_FALSE(model->right->weight.grad().defined());
+      expect_close(gradients_of(*model->body), gradients_of(*alone->body), "body");
+      if (left_is_used) expect_close(gradients_of(*model->left), gradients_of(*alone->left), "left");
+    }
+  });
+}
+
+TEST_P(Graph, ARankNoneOfWhoseParametersTakesPartStillTakesPart) {
+  struct SkippingImpl : torch::nn::Module {
+    SkippingImpl() { linear = register_module("linear", torch::nn::Linear(kWidth, kWidth)); }
+    torch::Tensor forward(const torch::Tensor& input, bool skips) {
+      return skips ? input * 2 : linear->forward(input);
+    }
+    torch::nn::Linear linear = nullptr;
+  };
+  on_ranks(world(), [&](Communicator& comm) {
+    const auto model = std::make_shared<SkippingImpl>();
+    DdpOptions options = many_buckets();
+    options.find_unused_parameters = true;
+    DistributedDataParallel ddp(model, comm, options);
+    for (int step = 0; step < 3; ++step) {
+      const bool skips = comm.rank() == comm.world_size() - 1;
+      ddp.forward(input_of(comm).requires_grad_(), skips).mean().backward();
+      EXPECT_EQ(ddp.logging_data().steps, step + 1);
+      ASSERT_EQ(model->linear->weight.grad().defined(), world() > 1);
+      EXPECT_TRUE(world() == 1 || are_equal_on_all_ranks(comm, gradients_of(*model))) << step;
+    }
+  });
+}
+
+TEST_P(Graph, UnusedParametersAreNamedAtTheEndOfThatBackwardOnAllRanksAndTheNextStepWorks) {
+  on_ranks(world(), [&](Communicator& comm) {
+    auto model = filled(TwoHeads(), 1);
+    DistributedDataParallel ddp(model, comm, many_buckets());
+    for (int step = 0; step < 3; ++step) {
+      const auto text =
+          thrown_by([&] { ddp.forward(input_of(comm), comm.rank() != 0, true).mean().backward(); });
+      EXPECT_THAT(text, AllOf(HasSubstr("ddp step"),
+                              HasSubstr("rank 0: no gradient came for parameters 'left.weight', "
+                                        "'left.bias'; hint:"),
+                              HasSubstr("find_unused_parameters"), Not(HasSubstr("right"))));
+      ddp.forward(input_of(comm), true, true).mean().backward();
+      EXPECT_TRUE(are_equal_on_all_ranks(comm, gradients_of(*model)));
+    }
+  });
+}
+
+TEST_P(Graph, AnOutputThatIsNotInTheLossLeavesItsGradientsAsTheyAre) {
+  struct PairImpl : torch::nn::Module {
+    PairImpl() {
+      first = register_module("first", torch::nn::Linear(kWidth, 1));
+      second = register_module("second", torch::nn::Linear(kWidth, 1));
+    }
+    std::pair<torch::Tensor, torch::Tensor> forward(const torch::Tensor& input) {
+      return {first->forward(input), second->forward(input)};
+    }
+    torch::nn::Linear first = nullptr, second = nullptr;
+  };
+  on_ranks(world(), [&](Communicator& comm) {
+    const auto model = std::make_shared<PairImpl>();
+    DdpOptions options = many_buckets();
+    options.find_unused_parameters = true;
+    DistributedDataParallel ddp(model, comm, options);
+    for (int step = 0; step < 3; ++step) {
+      ddp.forward(input_of(comm)).first.mean().backward();
+      EXPECT_TRUE(model->first->weight.grad().defined());
+      EXPECT_FALSE(model->second->weight.grad().defined());
+    }
+    ddp.forward(input_of(comm)).second.mean().backward();
+    const auto before = model->second->weight.grad().clone();
+    ddp.forward(input_of(comm)).first.mean().backward();
+    EXPECT_TRUE(torch::equal(model->second->weight.grad(), before));
+  });
+}
+
+TEST_P(Graph, AForwardThatIsNeverBackpropagatedDoesNoHarm) {
+  on_ranks(world(), [&](Communicator& comm) {
+    FullMLP model(kWidth, 2, 1);
+    DistributedDataParallel ddp(model, comm, many_buckets());
+    for (int step = 0; step < 3; ++step) {
+      if (comm.rank() == 0) ddp.forward(random(1, {7, kWidth}));  // of one rank, of another size
+      ddp.forward(input_of(comm)).mean().backward();
+    }
+    EXPECT_EQ(ddp.logging_data().steps, 3);
+  });
+}
+
+TEST_P(Graph, AStaticGraphMayLeaveOutParametersAndIsHeldToIt) {
+  on_ranks(world(), [&](Communicator& comm) {
+    auto model = filled(TwoHeads(), 1);
+    DdpOptions options = many_buckets();
+    options.static_graph = true;
+    DistributedDataParallel ddp(model, comm, options);
+    for (int step = 0; step < 3; ++step) ddp.forward(input_of(comm), true, false).mean().backward();
+    EXPECT_TRUE(are_equal_on_all_ranks(comm, gradients_of(*model->left)));
+    EXPECT_FALSE(model->right->weight.grad().defined());
+    EXPECT_THAT(thrown_by([&] { ddp.forward(input_of(comm), false, true).mean().backward(); }),
+                HasSubstr("the graph is not static"));
+  });
+}
+
+TEST_P(Graph, AModuleThatIsCalledDirectlyIsNotSynchronised) {
+  on_ranks(world(), [&](Communicator& comm) {
+    FullMLP model(kWidth, 2, 1);
+    DistributedDataParallel ddp(model, comm, many_buckets());
+    if (comm.rank() == 0) model->forward(input_of(comm)).mean().backward();
+    EXPECT_EQ(model->parameters()[0].grad().defined(), comm.rank() == 0);
+    EXPECT_EQ(ddp.logging_data().steps, 0);
+  });
+}
+
+TEST_P(Graph, GradientsThatAreAskedForByAutogradAreNotSynchronised) {
+  on_ranks(world(), [&](Communicator& comm) {
+    FullMLP model(kWidth, 2, 1);
+    DistributedDataParallel ddp(model, comm, many_buckets());
+    if (comm.rank() == 0) torch::autograd::grad({ddp.forward(input_of(comm)).mean()}, model->parameters());
+    EXPECT_EQ(ddp.logging_data().steps, 0);
+  });
+}
+
+TEST_P(Graph, EvaluationOnOneRankAloneDoesNotHang) {
+  on_ranks(world(), [&](Communicator& comm) {
+    struct NormedImpl : torch::nn::Module {
+      NormedImpl() {
+        norm = register_module("norm", torch::nn::BatchNorm1d(kWidth));
+        linear = register_module("linear", torch::nn::Linear(kWidth, 1));
+      }
+      torch::Tensor forward(const torch::Tensor& input) { return linear->forward(norm->forward(input)); }
+      torch::nn::BatchNorm1d norm = nullptr;
+      torch::nn::Linear linear = nullptr;
+    };
+    const auto model = std::make_shared<NormedImpl>();
+    DistributedDataParallel ddp(model, comm, many_buckets());
+    ddp.forward(input_of(comm)).mean().backward();
+    if (comm.rank() == 0) {
+      const torch::NoGradGuard no_grad;
+      ddp.forward(input_of(comm));
+      model->eval();
+      ddp.forward(input_of(comm));
+      model->train();
+    }
+    if (comm.rank() == 0) {
+      model->eval();
+      ddp.forward(input_of(comm));  // with gradients, which nobody asks for
+      model->train();
+    }
+    ddp.forward(input_of(comm)).mean().backward();
+    EXPECT_EQ(ddp.logging_data().steps, 2);
+  });
+}
+
+TEST_P(Graph, ParametersCanBeFrozenAndUnfrozenBetweenSteps) {
+  on_ranks(world(), [&](Communicator& comm) {
+    auto model = filled(TwoHeads(), 1);
+    DistributedDataParallel ddp(model, comm, many_buckets());
+    for (const bool frozen : {false, true, false, true}) {
+      for (auto& parameter : model->left->parameters()) parameter.requires_grad_(!frozen);
+      model->zero_grad(/*set_to_none=*/true);
+      ddp.forward(input_of(comm), true, true).mean().backward();
+      EXPECT_EQ(model->left->weight.grad().defined(), !frozen);
+      EXPECT_TRUE(are_equal_on_all_ranks(comm, gradients_of(*model->right)));
+    }
+  });
+}
+
+TEST_P(Graph, ActivationCheckpointingWorksAlsoIfALayerIsUsedTwice) {
+  struct CheckpointedImpl : torch::nn::Module {
+    CheckpointedImpl() {
+      shared = register_module("shared", torch::nn::Linear(kWidth, kWidth));
+      last = register_module("last", torch::nn::Linear(kWidth, kWidth));
+    }
+    torch::Tensor forward(const torch::Tensor& input, bool checkpoints) {
+      auto x = input.detach().requires_grad_();
+      for (int i = 0; i < 2; ++i) {
+        x = (checkpoints ? Checkpoint::apply(x, shared.get()) : shared->forward(x)).tanh();
+      }
+      return last->forward(x);
+    }
+    torch::nn::Linear shared = nullptr, last = nullptr;
+  };
+  TORCH_MODULE(Checkpointed);
+  on_ranks(world(), [&](Communicator& comm) {
+    auto model = filled(Checkpointed(), 1);
+    auto alone = filled(Checkpointed(), 1);
+    DistributedDataParallel ddp(model, comm, many_buckets());
+    for (int step = 0; step < 3; ++step) {
+      model->zero_grad(/*set_to_none=*/true);
+      alone->zero_grad(/*set_to_none=*/true);
+      ddp.forward(input_of(comm), true).square().mean().backward();
+      alone->forward(input_of(comm), false).square().mean().backward();
+      auto expected = gradients_of(*alone);
+      for (auto& gradient : expected) comm.all_reduce(gradient, ReduceOp::kMean);
+      expect_close(gradients_of(*model), expected, "gradients");
+    }
+  });
+}
+
+TEST_P(Graph, AnExceptionInBackwardIsOverWhenItsRankGoesOn) {
+  on_ranks(world(), [&](Communicator& comm) {
+    FullMLP model(kWidth, 3, 1);
+    const auto act = std::make_shared<AtBackward::Act>();
+    struct FailingImpl : torch::nn::Module {
+      FailingImpl(FullMLP of, std::shared_ptr<AtBackward::Act> wanted) : act(std::move(wanted)) {
+        first = register_module("first", std::move(of));
+        last = register_module("last", torch::nn::Linear(kWidth, kWidth));
+      }
+      torch::Tensor forward(const torch::Tensor& input) {
+        return last->forward(AtBackward::apply(first->forward(input), act));
+      }
+      FullMLP first = nullptr;
+      torch::nn::Linear last = nullptr;
+      std::shared_ptr<AtBackward::Act> act;
+    };
+    const auto failing = std::make_shared<FailingImpl>(model, act);
+    DistributedDataParallel ddp(failing, comm, many_buckets());
+    *act = [] {};
+    ddp.forward(input_of(comm)).mean().backward();
+    const bool fails = comm.rank() == comm.world_size() - 1;
+    for (int step = 0; step < 2; ++step) {
+      *act = [&] {
+        if (fails) throw std::runtime_error("a bad sample");
+      };
+      const auto text = thrown_by([&] { ddp.forward(input_of(comm)).mean().backward(); });
+      EXPECT_THAT(text, HasSubstr(fails ? "a bad sample" : "backward did not come to its end"));
+      *act = [] {};
+      failing->zero_grad(/*set_to_none=*/true);
+      ddp.forward(input_of(comm)).mean().backward();
+      EXPECT_TRUE(are_equal_on_all_ranks(comm, gradients_of(*failing)));
+    }
+    // And when it leaves.
+    *act = [&] {
+      if (fails) throw std::runtime_error("a bad sample");
+    };
+    EXPECT_NE(thrown_by([&] {
+                DistributedDataParallel short_lived(failing, comm, many_buckets());
+                short_lived.forward(input_of(comm)).mean().backward();
+              }),
+              "");
+    comm.barrier();
+  });
+}
+
+INSTANTIATE_TEST_SUITE_P(Worlds, Graph, testing::Values(1, 2, 3, 4));
+
+}  // namespace
+}  // namespace lockstep::test

@@ -1,0 +1,149 @@
+// Ranks with different numbers of batches.
+#include "lockstep/train/models/full_mlp.h"
+#include "parallel/ddp_models.h"
+#include "parallel/ddp_support.h"
+
+namespace lockstep::test {
+namespace {
+
+using testing::HasSubstr;
+
+torch::Tensor batch_of(int rank, int step) {
+  return random(static_cast<uint64_t>(100 * rank + step), {2, kWidth});
+}
+
+class Join : public testing::TestWithParam<int> {
+ protected:
+  static int world() { return GetParam(); }
+};
+
+/// Rank r has r + 1 batches. One process that does the same by hand.
+FullMLP expected_model(int world, bool divides_by_world) {
+  FullMLP model(kWidth, 2, 1);
+  torch::optim::SGD optimizer(model->parameters(), 0.1);
+  for (int step = 0; step < world; ++step) {
+    optimizer.zero_grad();
+    const int active = world - step;
+    for (int rank = step; rank < world; ++rank) {
+      const double share = 1.0 / (divides_by_world ? world : active);
+      (model->forward(batch_of(rank, step)).square().mean() * share).backward();
+    }
+    optimizer.step();
+  }
+  return model;
+}
+
+TEST_P(Join, RanksThatAreDoneShadowTheOthersAndAllEndWithTheSameModel) {
+  for (const bool divides_by_world : {true, false}) {
+    const auto expected = expected_model(world(), divides_by_world);
+    on_ranks(world(), [&](Communicator& comm) {
+      FullMLP model(kWidth, 2, 1);
+      DistributedDataParallel ddp(model, comm, many_buckets());
+      torch::optim::SGD optimizer(model->parameters(), 0.1);
+      ddp.join(
+          [&] {
+            for (int step = 0; step <= comm.rank(); ++step) {
+              optimizer.zero_grad();
+              ddp.forward(batch_of(comm.rank(), step)).square().mean().backward();
+              optimizer.step();
+            }
+          },
+          {.divide_by_initial_world_size = divides_by_world});
+      expect_close(model->parameters(), expected->parameters(), "weights");
+      EXPECT_TRUE(are_equal_on_all_ranks(comm, model->parameters()));
+      ddp.forward(batch_of(comm.rank(), 0)).mean().backward();  // life goes on
+    });
+  }
+}
+
+TEST_P(Join, WeighsSamplesAlsoWhenRanksAreDone) {
+  on_ranks(world(), [&](Communicator& comm) {
+    FullMLP model(kWidth, 2, 1);
+    FullMLP alone(kWidth, 2, 1);
+    DdpOptions options = many_buckets();
+    options.unequal_batches = UnequalBatches::kGlobalMean;
+    DistributedDataParallel ddp(model, comm, options);
+    ddp.join([&] {
+      for (int step = 0; step <= comm.rank(); ++step) {
+        model->zero_grad(/*set_to_none=*/true);
+        ddp.forward(random(static_cast<uint64_t>(100 * comm.rank() + step), {1 + comm.rank(), kWidth}))
+            .square()
+            .mean()
+            .backward();
+        alone->zero_grad(/*set_to_none=*/true);
+        std::vector<torch::Tensor> all;
+        for (int rank = step; rank < world(); ++rank) {
+          all.push_back(random(static_cast<uint64_t>(100 * rank + step), {1 + rank, kWidth}));
+        }
+        alone->forward(torch::cat(all)).square().mean().backward();
+        expect_close(gradients_of(*model), gradients_of(*alone), "step " + std::to_string(step));
+      }
+    });
+  });
+}
+
+TEST_P(Join, CarriesBuffersAndAccumulation) {
+  struct NormedImpl : torch::nn::Module {
+    NormedImpl() {
+      norm = register_module("norm", torch::nn::BatchNorm1d(kWidth));
+      linear = register_module("linear", torch::nn::Linear(kWidth, 1));
+    }
+    torch::Tensor forward(const torch::Tensor& input) { return linear->forward(norm->forward(input)); }
+    torch::nn::BatchNorm1d norm = nullptr;
+    torch::nn::Linear linear = nullptr;
+  };
+  on_ranks(world(), [&](Communicator& comm) {
+    const auto model = std::make_shared<NormedImpl>();
+    DistributedDataParallel ddp(model, comm, many_buckets());
+    ddp.join([&] {
+      for (int step = 0; step <= comm.rank(); ++step) {
+        {
+          const auto guard = ddp.no_sync();
+          ddp.forward(batch_of(comm.rank(), step)).mean().backward();
+        }
+        ddp.forward(batch_of(comm.rank(), step)).mean().backward();
+      }
+    });
+    EXPECT_TRUE(are_equal_on_all_ranks(comm, model->buffers()));
+    EXPECT_TRUE(are_equal_on_all_ranks(comm, model->parameters()));
+  });
+}
+
+TEST_P(Join, ThrowsOnAllRanksWhenOneIsDoneIfSoAsked) {
+  on_ranks(world(), [&](Communicator& comm) {
+    FullMLP model(kWidth, 2, 1);
+    DistributedDataParallel ddp(model, comm, many_buckets());
+    const auto text = thrown_by([&] {
+      ddp.join(
+          [&] {
+            for (int step = 0; step <= comm.rank(); ++step) ddp.forward(batch_of(0, step)).mean().backward();
+          },
+          {.throw_on_early_termination = true});
+    });
+    EXPECT_THAT(text, HasSubstr("rank 0 has no more inputs"));
+    comm.barrier();
+  });
+}
+
+TEST_P(Join, ARankThatThrowsInItsLoopIsNamedToTheOthers) {
+  on_ranks(world(), [&](Communicator& comm) {
+    FullMLP model(kWidth, 2, 1);
+    DistributedDataParallel ddp(model, comm, many_buckets());
+    const bool fails = comm.rank() == 0;
+    const auto text = thrown_by([&] {
+      ddp.join([&] {
+        for (int step = 0; step < 3; ++step) {
+          if (fails && step == 1) throw std::runtime_error("a bad file");
+          ddp.forward(batch_of(0, step)).mean().backward();
+        }
+      });
+    });
+    EXPECT_THAT(text, HasSubstr(fails ? "a bad file" : "rank 0 threw in its loop"));
+    comm.barrier();
+  });
+}
+
+INSTANTIATE_TEST_SUITE_P(Worlds, Join, testing::Values(2, 3, 4));
+
+}  // namespace
+}  // namespace lockstep::test

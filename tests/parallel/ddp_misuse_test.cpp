@@ -1,0 +1,212 @@
+// What would train wrongly without a word is an error that names it, on all ranks.
+#include <fmt/format.h>
+
+#include <sstream>
+
+#include "lockstep/error.h"
+#include "lockstep/train/models/full_mlp.h"
+#include "parallel/ddp_models.h"
+#include "parallel/ddp_support.h"
+
+namespace lockstep::test {
+namespace {
+
+using testing::AllOf;
+using testing::HasSubstr;
+
+torch::Tensor input_of(const Communicator& comm, int64_t rows = 3) {
+  return random(10 + static_cast<uint64_t>(comm.rank()), {rows, kWidth});
+}
+
+class Misuse : public testing::TestWithParam<int> {
+ protected:
+  static int world() { return GetParam(); }
+};
+
+TEST_P(Misuse, ModelsOfDifferentShapesAreRefusedOnAllRanksInTheSameWords) {
+  on_ranks(world(), [&](Communicator& comm) {
+    FullMLP model(comm.rank() == comm.world_size() - 1 ? kWidth + 1 : kWidth, 2);
+    const auto text = thrown_by([&] { DistributedDataParallel ddp(model, comm); });
+    EXPECT_EQ(text,
+              fmt::format("DistributedDataParallel: rank 0 has parameter 'layers.0.weight' of shape [4, 4], "
+                          "strides [4, 1], Float, rank {} has parameter 'layers.0.weight' of shape [5, 5], "
+                          "strides [5, 1], Float; hint: all ranks must make the same model",
+                          world() - 1));
+    comm.barrier();
+  });
+}
+
+TEST_P(Misuse, ModelsWithDifferentNumbersOfParametersAreRefused) {
+  on_ranks(world(), [&](Communicator& comm) {
+    FullMLP model(kWidth, comm.rank() == 0 ? 2 : 1);
+    EXPECT_THAT(
+        thrown_by([&] { DistributedDataParallel ddp(model, comm); }),
+        AllOf(HasSubstr("rank 0 has parameter 'layers.1.weight'"), HasSubstr("rank 1 has nothing more")));
+    FullMLP other(kWidth, 1);
+    if (comm.rank() == 1) other->parameters()[1].requires_grad_(false);
+    EXPECT_THAT(thrown_by([&] { DistributedDataParallel ddp(other, comm); }),
+                AllOf(HasSubstr("rank 1 has parameter 'layers.0.bias'"), HasSubstr("frozen")));
+    FullMLP wide(kWidth, 1);
+    if (comm.rank() == 1) wide->to(torch::kDouble);
+    EXPECT_THAT(thrown_by([&] { DistributedDataParallel ddp(wide, comm); }),
+                AllOf(HasSubstr("Float, rank 1"), HasSubstr("Double")));
+  });
+}
+
+TEST_P(Misuse, UnequalBatchesAreRefusedWithBothSizes) {
+  on_ranks(world(), [&](Communicator& comm) {
+    FullMLP model(kWidth, 2);
+    DistributedDataParallel ddp(model, comm, many_buckets());
+    for (int step = 0; step < 3; ++step) {
+      EXPECT_THAT(thrown_by([&] { ddp.forward(input_of(comm, comm.rank() == 1 ? 5 : 3)).mean().backward(); }),
+                  HasSubstr("ranks gave between 3 and 5 samples"));
+      ddp.forward(input_of(comm)).mean().backward();
+    }
+    DdpOptions ignores = many_buckets();
+    ignores.unequal_batches = UnequalBatches::kIgnore;
+    DistributedDataParallel other(model, comm, ignores);
+    other.forward(input_of(comm, comm.rank() + 1)).mean().backward();
+  });
+}
+
+TEST_P(Misuse, ANotANumberIsNamedWithParameterAndRankBeforeAnyWeightChanges) {
+  on_ranks(world(), [&](Communicator& comm) {
+    FullMLP model(kWidth, 2, 3);
+    DdpOptions options = many_buckets();
+    options.check_finite = true;
+    DistributedDataParallel ddp(model, comm, options);
+    for (int step = 0; step < 2; ++step) {
+      model->zero_grad(/*set_to_none=*/true);
+      ddp.forward(input_of(comm)).mean().backward();
+      auto input = input_of(comm);
+      if (comm.rank() == 1) input[0][0] = std::nan("");
+      EXPECT_THAT(
+          thrown_by([&] { ddp.forward(input).mean().backward(); }),
+          AllOf(HasSubstr("rank 1: the gradient of parameter 'layers."), HasSubstr("has a NaN or Inf")));
+    }
+  });
+}
+
+TEST_P(Misuse, WeightsThatHaveDriftedApartAreFoundByTheirHash) {
+  on_ranks(world(), [&](Communicator& comm) {
+    FullMLP model(kWidth, 2, 3);
+    DdpOptions options = many_buckets();
+    options.check_weights_every = 2;
+    DistributedDataParallel ddp(model, comm, options);
+    for (int step = 0; step < 5; ++step) ddp.forward(input_of(comm)).mean().backward();
+    if (comm.rank() == 1) {
+      const torch::NoGradGuard no_grad;
+      model->parameters()[2][0][0] += 1e-6;
+    }
+    ddp.forward(input_of(comm)).mean().backward();
+    EXPECT_THAT(thrown_by([&] { ddp.forward(input_of(comm)); }),
+                HasSubstr("ddp step 6: parameter 'layers.1.weight' of rank 1 differs from rank 0's"));
+  });
+}
+
+TEST_P(Misuse, HooksThatAnotherTypeOrALoadTookAwayAreSetAnew) {
+  on_ranks(world(), [&](Communicator& comm) {
+    FullMLP model(kWidth, 2, 3);
+    DistributedDataParallel ddp(model, comm, many_buckets());
+    const auto step = [&](torch::Dtype type) {
+      model->zero_grad(/*set_to_none=*/true);
+      ddp.forward(input_of(comm).to(type)).mean().backward();
+      EXPECT_TRUE(are_equal_on_all_ranks(comm, gradients_of(*model)));
+    };
+    step(torch::kFloat);
+    model->to(torch::kDouble);
+    step(torch::kDouble);
+    model->to(torch::kFloat);
+    step(torch::kFloat);
+    std::stringstream file;
+    torch::save(model, file);
+    torch::load(model, file);
+    step(torch::kFloat);
+    step(torch::kFloat);
+  });
+}
+
+TEST_P(Misuse, AParameterThatWasReplacedIsNamed) {
+  struct OneImpl : torch::nn::Module {
+    OneImpl() { weight = register_parameter("weight", torch::ones({kWidth})); }
+    torch::Tensor forward(const torch::Tensor& input) { return input * weight; }
+    torch::Tensor weight;
+  };
+  on_ranks(world(), [&](Communicator& comm) {
+    const auto model = std::make_shared<OneImpl>();
+    DistributedDataParallel ddp(model, comm);
+    ddp.forward(input_of(comm)).mean().backward();
+    model->weight = torch::ones({kWidth}, torch::requires_grad());
+    model->named_parameters(false);
+    EXPECT_THAT(thrown_by([&] { ddp.forward(input_of(comm)).mean().backward(); }), HasSubstr("'weight'"));
+  });
+}
+
+TEST_P(Misuse, ATiedWeightThatAnOptimizerStepsTwiceIsNamed) {
+  struct TiedImpl : torch::nn::Module {
+    TiedImpl() {
+      in = register_parameter("in", torch::ones({kWidth, kWidth}));
+      bias = register_parameter("bias", torch::ones({kWidth}));
+      out = register_parameter("out", in);
+    }
+    torch::Tensor forward(const torch::Tensor& input) { return (input.matmul(in) + bias).matmul(out); }
+    torch::Tensor in, bias, out;
+  };
+  const auto train = [](Communicator& comm, const auto& parameters_of, auto make_optimizer) {
+    const auto model = std::make_shared<TiedImpl>();
+    DistributedDataParallel ddp(model, comm);
+    auto optimizer = make_optimizer(parameters_of(model, ddp));
+    for (int step = 0; step < 3; ++step) {
+      optimizer.zero_grad();
+      ddp.forward(input_of(comm)).mean().backward();
+      optimizer.step();
+    }
+  };
+  const auto twice = [](const auto& model, const auto&) { return model->parameters(); };
+  const auto once = [](const auto&, const auto& ddp) { return ddp.parameters(); };
+  const auto sgd = [](const auto& all) { return torch::optim::SGD(all, 0.1); };
+  const auto adam_w = [](const auto& all) {
+    return torch::optim::AdamW(all, torch::optim::AdamWOptions(0.1));
+  };
+  on_ranks(world(), [&](Communicator& comm) {
+    const auto named = HasSubstr("parameter 'in', which is also 'out', was stepped 2 times");
+    EXPECT_THAT(thrown_by([&] { train(comm, twice, sgd); }), named);
+    EXPECT_THAT(thrown_by([&] { train(comm, twice, adam_w); }), named);
+    EXPECT_EQ(thrown_by([&] { train(comm, once, sgd); }), "");
+    EXPECT_EQ(thrown_by([&] { train(comm, once, adam_w); }), "");
+  });
+}
+
+TEST_P(Misuse, ASparseGradientIsRefusedByName) {
+  struct SparseImpl : torch::nn::Module {
+    SparseImpl() {
+      table = register_module("table", torch::nn::Embedding(torch::nn::EmbeddingOptions(5, 2).sparse(true)));
+    }
+    torch::Tensor forward(const torch::Tensor& tokens) { return table->forward(tokens); }
+    torch::nn::Embedding table = nullptr;
+  };
+  on_ranks(world(), [&](Communicator& comm) {
+    DistributedDataParallel ddp(std::make_shared<SparseImpl>(), comm);
+    EXPECT_THAT(thrown_by([&] {
+                  ddp.forward(torch::tensor({1, 2})).mean().backward();
+                }),
+                AllOf(HasSubstr("'table.weight' is sparse"), HasSubstr("hint:")));
+  });
+}
+
+TEST_P(Misuse, OptionsThatMakeNoSenseAreRefusedByNameAndValue) {
+  on_ranks(world(), [&](Communicator& comm) {
+    FullMLP model(kWidth, 1);
+    const auto making = [&](const DdpOptions& options) {
+      return thrown_by([&] { DistributedDataParallel ddp(model, comm, options); });
+    };
+    EXPECT_THAT(making({.bucket_cap_mib = 0}), HasSubstr("bucket_cap_mib is 0"));
+    EXPECT_THAT(making({.first_bucket_cap_mib = -1}), HasSubstr("first_bucket_cap_mib is -1"));
+    EXPECT_THAT(making({.check_weights_every = -2}), HasSubstr("check_weights_every is -2"));
+  });
+}
+
+INSTANTIATE_TEST_SUITE_P(Worlds, Misuse, testing::Values(2, 3, 4));
+
+}  // namespace
+}  // namespace lockstep::test

@@ -1,0 +1,64 @@
+#pragma once
+
+#include <torch/torch.h>
+
+// Models that do what users' models do.
+namespace lockstep::test {
+
+constexpr int64_t kWidth = 4;
+
+/// Two heads, of which a flag chooses; both, or none, may take part.
+struct TwoHeadsImpl : torch::nn::Module {
+  TwoHeadsImpl() {
+    body = register_module("body", torch::nn::Linear(kWidth, kWidth));
+    left = register_module("left", torch::nn::Linear(kWidth, kWidth));
+    right = register_module("right", torch::nn::Linear(kWidth, kWidth));
+  }
+  torch::Tensor forward(const torch::Tensor& input, bool goes_left, bool goes_right) {
+    auto output = body->forward(input).tanh();
+    if (goes_left) output = left->forward(output);
+    if (goes_right) output = right->forward(output);
+    return output;
+  }
+  torch::nn::Linear body = nullptr, left = nullptr, right = nullptr;
+};
+TORCH_MODULE(TwoHeads);
+
+/// Calls a function in the middle of backward, with the gradient.
+class AtBackward : public torch::autograd::Function<AtBackward> {
+ public:
+  using Act = std::function<void()>;
+  static torch::Tensor forward(torch::autograd::AutogradContext* context, const torch::Tensor& input,
+                               const std::shared_ptr<Act>& act) {
+    context->saved_data["act"] = reinterpret_cast<int64_t>(act.get());
+    return input.clone();
+  }
+  static torch::autograd::variable_list backward(torch::autograd::AutogradContext* context,
+                                                 torch::autograd::variable_list gradients) {
+    (*reinterpret_cast<Act*>(context->saved_data["act"].toInt()))();
+    return {gradients[0], torch::Tensor()};
+  }
+};
+
+/// Activation checkpointing: keeps the input alone, and runs the module anew in backward, by a backward
+/// within.
+class Checkpoint : public torch::autograd::Function<Checkpoint> {
+ public:
+  static torch::Tensor forward(torch::autograd::AutogradContext* context, const torch::Tensor& input,
+                               torch::nn::LinearImpl* module) {
+    context->save_for_backward({input});
+    context->saved_data["module"] = reinterpret_cast<int64_t>(module);
+    const torch::NoGradGuard no_grad;
+    return module->forward(input);
+  }
+  static torch::autograd::variable_list backward(torch::autograd::AutogradContext* context,
+                                                 torch::autograd::variable_list gradients) {
+    auto input = context->get_saved_variables()[0].detach().requires_grad_();
+    auto* const module = reinterpret_cast<torch::nn::LinearImpl*>(context->saved_data["module"].toInt());
+    const torch::AutoGradMode grad_mode(true);
+    module->forward(input).backward(gradients[0]);
+    return {input.grad(), torch::Tensor()};
+  }
+};
+
+}  // namespace lockstep::test

@@ -1,0 +1,251 @@
+// What DistributedDataParallel computes is what one process computes on the whole batch.
+#include "lockstep/train/models/full_mlp.h"
+#include "parallel/ddp_support.h"
+
+namespace lockstep::test {
+namespace {
+
+constexpr int64_t kDim = 6;
+
+struct Way {
+  int world;
+  bool overlap;
+};
+class Parity : public testing::TestWithParam<Way> {
+ protected:
+  static DdpOptions options() {
+    DdpOptions options = many_buckets();
+    options.overlap = GetParam().overlap;
+    return options;
+  }
+  static int world() { return GetParam().world; }
+
+  /// Trains `make()` on the whole batch, and by all ranks on shares of it; weights must agree after each
+  /// step.
+  template <typename Make>
+  static void expect_same_training(const Make& make, const DdpOptions& options, double tolerance = 1e-5) {
+    constexpr int kSteps = 4;
+    const int64_t rows = 12;
+    const auto batch_of = [&](int step) { return random(100 + static_cast<uint64_t>(step), {rows, kDim}); };
+    auto alone = make(0);
+    torch::optim::SGD optimizer(each_once(*alone), torch::optim::SGDOptions(0.05).momentum(0.9));
+    std::vector<std::vector<torch::Tensor>> expected;
+    for (int step = 0; step < kSteps; ++step) {
+      optimizer.zero_grad();
+      alone->forward(batch_of(step)).square().mean().backward();
+      optimizer.step();
+      expected.push_back(copies_of(alone->parameters()));
+    }
+    on_ranks(world(), [&](Communicator& comm) {
+      auto model = make(1 + static_cast<uint64_t>(comm.rank()));  // what rank 0 has counts
+      if (comm.rank() == 0) model = make(0);
+      DistributedDataParallel ddp(model, comm, options);
+      torch::optim::SGD own(ddp.parameters(), torch::optim::SGDOptions(0.05).momentum(0.9));
+      for (int step = 0; step < kSteps; ++step) {
+        own.zero_grad();
+        ddp.forward(shard(batch_of(step), comm.rank(), world())).square().mean().backward();
+        own.step();
+        expect_close(model->parameters(), expected[static_cast<size_t>(step)], "step " + std::to_string(step),
+                     tolerance);
+        EXPECT_TRUE(are_equal_on_all_ranks(comm, model->parameters()));
+      }
+    });
+  }
+};
+
+TEST_P(Parity, AnMlpTrainsAsOneProcessDoes) {
+  expect_same_training([](uint64_t seed) { return FullMLP(kDim, 3, seed); }, options());
+}
+
+TEST_P(Parity, AnMlpInOneBucketTrainsAsOneProcessDoes) {
+  DdpOptions one = options();
+  one.bucket_cap_mib = one.first_bucket_cap_mib = 25;
+  expect_same_training([](uint64_t seed) { return FullMLP(kDim, 3, seed); }, one);
+}
+
+struct MixedImpl : torch::nn::Module {
+  MixedImpl() {
+    first = register_module("first", torch::nn::Linear(kDim, kDim));
+    second = register_module("second", torch::nn::Linear(kDim, kDim));
+    second->to(torch::kDouble);
+    nothing = register_parameter("nothing", torch::empty({0, 3}));
+    channels_last = register_parameter(
+        "channels_last", torch::empty({2, 3, 2, 2}).contiguous(torch::MemoryFormat::ChannelsLast));
+    frozen = register_parameter("frozen", torch::ones({kDim}), /*requires_grad=*/false);
+  }
+  torch::Tensor forward(const torch::Tensor& input) {
+    const auto hidden = first->forward(input * frozen).relu();
+    return second->forward(hidden.to(torch::kDouble)) + nothing.sum() +
+           channels_last.sum() * input.mean(1, true);
+  }
+  torch::nn::Linear first = nullptr, second = nullptr;
+  torch::Tensor nothing, channels_last, frozen;
+};
+TORCH_MODULE(Mixed);
+
+TEST_P(Parity, MixedTypesEmptyFrozenAndOddlyStridedParametersTrainAsInOneProcess) {
+  if (12 % world() != 0) GTEST_SKIP() << "shares of the batch would differ";
+  expect_same_training([](uint64_t seed) { return filled(Mixed(), seed); }, options());
+}
+
+struct TiedImpl : torch::nn::Module {
+  TiedImpl() {
+    in = register_parameter("in", torch::empty({kDim, kDim}));
+    middle = register_parameter("middle", torch::empty({kDim}));
+    out = register_parameter("out", in);
+  }
+  torch::Tensor forward(const torch::Tensor& input) {
+    return (input.matmul(in).tanh() + middle).matmul(out.t());
+  }
+  torch::Tensor in, middle, out;
+};
+TORCH_MODULE(Tied);
+
+TEST_P(Parity, ATiedWeightTrainsAsInOneProcess) {
+  expect_same_training([](uint64_t seed) { return filled(Tied(), seed); }, options());
+}
+
+struct SeveralOutputsImpl : torch::nn::Module {
+  SeveralOutputsImpl() {
+    first = register_module("first", torch::nn::Linear(kDim, 2));
+    second = register_module("second", torch::nn::Linear(kDim, 2));
+  }
+  std::tuple<torch::Tensor, std::vector<torch::Tensor>> forward(const torch::Tensor& x,
+                                                                const torch::Tensor& y, double factor) {
+    return {first->forward(x) * factor, {second->forward(y), x}};
+  }
+  torch::nn::Linear first = nullptr, second = nullptr;
+};
+TORCH_MODULE(SeveralOutputs);
+
+TEST_P(Parity, AnyForwardSignatureAndAnyOutputWork) {
+  const auto x = random(1, {12, kDim});
+  const auto y = random(2, {12, kDim});
+  const auto loss_of = [](const auto& outputs) {
+    return std::get<0>(outputs).square().mean() + std::get<1>(outputs)[0].mean();
+  };
+  auto alone = filled(SeveralOutputs(), 0);
+  loss_of(alone->forward(x, y, 2)).backward();
+  on_ranks(world(), [&](Communicator& comm) {
+    auto model = filled(SeveralOutputs(), 0);
+    DistributedDataParallel ddp(model.ptr(), comm, options());  // a shared_ptr does as well
+    for (int step = 0; step < 3; ++step) {
+      model->zero_grad();
+      loss_of(ddp(shard(x, comm.rank(), world()), shard(y, comm.rank(), world()), 2)).backward();
+      expect_close(gradients_of(*model), gradients_of(*alone), "gradients");
+    }
+    EXPECT_EQ(ddp->first->weight.sizes(), torch::IntArrayRef({2, kDim}));
+  });
+}
+
+TEST_P(Parity, AccumulationUnderNoSyncEqualsOneLargeBatch) {
+  const auto batch = random(3, {24, kDim});
+  FullMLP alone(kDim, 3, 5);
+  alone->forward(batch).square().mean().backward();
+  for (const bool forward_within : {true, false}) {
+    on_ranks(world(), [&](Communicator& comm) {
+      FullMLP model(kDim, 3, 5);
+      DistributedDataParallel ddp(model, comm, options());
+      for (int step = 0; step < 3; ++step) {
+        model->zero_grad();
+        const auto loss_of = [&](int half) {
+          return ddp.forward(shard(batch.narrow(0, 12 * half, 12), comm.rank(), world())).square().mean() / 2;
+        };
+        if (forward_within) {
+          const auto guard = ddp.no_sync();
+          loss_of(0).backward();
+        } else {
+          const auto loss = loss_of(0);
+          const auto guard = ddp.no_sync();
+          loss.backward();
+        }
+        loss_of(1).backward();
+        expect_close(gradients_of(*model), gradients_of(*alone), "gradients");
+        EXPECT_TRUE(are_equal_on_all_ranks(comm, gradients_of(*model)));
+      }
+    });
+  }
+}
+
+TEST_P(Parity, TwoForwardsForOneBackwardAndTwoBackwardsInARowEqualOneProcess) {
+  const auto batch = random(4, {24, kDim});
+  FullMLP alone(kDim, 3, 5);
+  alone->forward(batch).square().mean().backward();
+  on_ranks(world(), [&](Communicator& comm) {
+    FullMLP model(kDim, 3, 5);
+    DistributedDataParallel ddp(model, comm, options());
+    const auto loss_of = [&](int half) {
+      return ddp.forward(shard(batch.narrow(0, 12 * half, 12), comm.rank(), world())).square().mean() / 2;
+    };
+    for (int step = 0; step < 3; ++step) {
+      model->zero_grad();
+      const auto first = loss_of(0);
+      const auto second = loss_of(1);
+      if (step == 1) {
+        first.backward();
+        second.backward();
+      } else {
+        (first + second).backward();
+      }
+      expect_close(gradients_of(*model), gradients_of(*alone), "gradients");
+    }
+  });
+}
+
+TEST_P(Parity, AGraphOfTheGradientIsNotCorrupted) {
+  // With create_graph, autograd keeps what it has put into .grad: only the caller's own copy is reduced.
+  const auto batch = random(6, {12, kDim});
+  on_ranks(world(), [&](Communicator& comm) {
+    const auto own = shard(batch, comm.rank(), world());
+    FullMLP model(kDim, 2, 5);
+    FullMLP alone(kDim, 2, 5);
+    const auto penalty_of = [](const torch::Tensor& loss, const FullMLP& of) {
+      const auto gradients = torch::autograd::grad({loss}, of->parameters(), {}, true, /*create_graph=*/true);
+      torch::Tensor sum = torch::zeros({});
+      for (const auto& gradient : gradients) sum = sum + gradient.square().sum();
+      return sum;
+    };
+    // The expected: everybody's own gradient of the penalised loss, then the mean.
+    alone->forward(own).tanh().mean().backward({}, true, true);
+    const auto loss_alone = alone->forward(own).tanh().mean();
+    alone->zero_grad(/*set_to_none=*/true);
+    (loss_alone + penalty_of(loss_alone, alone)).backward();
+    auto expected = copies_of(gradients_of(*alone));
+    for (auto& gradient : expected) comm.all_reduce(gradient, ReduceOp::kMean);
+
+    DistributedDataParallel ddp(model, comm, options());
+    ddp.forward(own).tanh().mean().backward({}, /*retain_graph=*/true, /*create_graph=*/true);
+    model->zero_grad(/*set_to_none=*/true);
+    const auto loss = ddp.forward(own).tanh().mean();
+    (loss + penalty_of(loss, model)).backward();
+    expect_close(gradients_of(*model), expected, "gradients");
+  });
+}
+
+TEST_P(Parity, UnequalBatchesGiveTheMeanOverAllSamplesOnRequest) {
+  const auto batch = random(7, {13, kDim});
+  FullMLP alone(kDim, 2, 5);
+  alone->forward(batch).square().mean().backward();
+  on_ranks(world(), [&](Communicator& comm) {
+    FullMLP model(kDim, 2, 5);
+    DdpOptions wanted = options();
+    wanted.unequal_batches = UnequalBatches::kGlobalMean;
+    DistributedDataParallel ddp(model, comm, wanted);
+    for (int step = 0; step < 3; ++step) {
+      model->zero_grad();
+      ddp.forward(shard(batch, comm.rank(), world())).square().mean().backward();
+      expect_close(gradients_of(*model), gradients_of(*alone), "gradients");
+    }
+  });
+}
+
+INSTANTIATE_TEST_SUITE_P(Worlds, Parity,
+                         testing::Values(Way{1, true}, Way{2, true}, Way{2, false}, Way{3, true},
+                                         Way{4, true}, Way{4, false}),
+                         [](const auto& way) {
+                           return std::to_string(way.param.world) +
+                                  (way.param.overlap ? "overlapped" : "after");
+                         });
+
+}  // namespace
+}  // namespace lockstep::test
