@@ -22,7 +22,7 @@ struct DdpModelResult {
   int64_t steps = 0;                     ///< Timed in each round.
   std::vector<DdpSystemResult> systems;  ///< Lockstep first.
   std::vector<DdpFloor> floors;          ///< By round.
-  double copy_rate = 0;                  ///< Bytes that one rank copies in a second while all others do.
+  double copy_rate = 0;  ///< Bytes that a rank copies in a second while all others do; the best round.
 };
 
 /// Steps from the same weights whose losses are compared before anything is timed.

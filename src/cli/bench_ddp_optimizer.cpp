@@ -7,6 +7,8 @@
 #include <memory>
 
 #include "lockstep/error.h"
+#include "lockstep/train/optim/fused_adam.h"
+#include "lockstep/train/optim/fused_sgd.h"
 
 namespace lockstep::cli {
 
@@ -25,9 +27,11 @@ DdpOptimizer make_ddp_optimizer(const std::string& name, double lr, const std::v
                                 bool stock) {
   const torch::optim::AdamOptions adam(lr);
   const auto sgd = torch::optim::SGDOptions(lr).momentum(kMomentum);
-  (void)stock;
+  const bool ours = !stock;
+  if (name == "adam" && ours) return wrap(std::make_shared<FusedAdam>(parameters, adam));
   if (name == "adam" || name == "torch-adam")
     return wrap(std::make_shared<torch::optim::Adam>(parameters, adam));
+  if (name == "sgd" && ours) return wrap(std::make_shared<FusedSGD>(parameters, sgd));
   if (name == "sgd") return wrap(std::make_shared<torch::optim::SGD>(parameters, sgd));
   throw UsageError(fmt::format("optimizer '{}': not known; hint: adam, sgd or torch-adam", name));
 }
