@@ -5,7 +5,7 @@
 namespace lockstep::train {
 
 /// What a random stream is for. A value is part of every run's bits: never change one, only add.
-enum class Stream : uint64_t { kWeights = 1, kTask = 2, kBatches = 3, kValidation = 4 };
+enum class Stream : uint64_t { kWeights = 1, kTask = 2, kBatches = 3, kValidation = 4, kOrder = 5 };
 
 /// The seed of one random stream, a function of its three arguments alone: what one stream draws never shifts
 /// another. The finaliser is splitmix64's (Steele, Lea and Flood, 2014), a bijection whose output bits each

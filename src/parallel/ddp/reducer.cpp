@@ -66,8 +66,9 @@ std::string summary_of(const std::vector<std::string>& texts) {
 }  // namespace
 
 Reducer::Reducer(std::shared_ptr<torch::nn::Module> module, const Communicator& comm,
-                 const DdpOptions& options)
+                 const DdpOptions& options, Opening opening)
     : options_(options),
+      opening_(opening),
       comm_(Communicator(comm).split(0).value()),
       replica_(std::move(module), comm_),
       overlaps_(options.overlap.value_or(has_spare_core(comm))),
@@ -201,6 +202,10 @@ void Reducer::backward_reached(int64_t forward, int64_t batch) {
   if (is_open_ || no_syncs > 0) return;
   if (join_.is_on()) join_.tell({.is_active = true, .phase = Phase::kBackward});
   open_step();
+  close_at_end_of_backward();
+}
+
+void Reducer::close_at_end_of_backward() {
   torch::autograd::Engine::get_default_engine().queue_callback(
       [self = shared_from_this()] { self->close_step(); });
 }
@@ -225,6 +230,14 @@ void Reducer::open_step() {
 }
 
 void Reducer::gradient_came(size_t index, bool /*defined*/) {
+  if (opening_ == Opening::kGradients && no_syncs == 0) {
+    // A gradient that comes again is of another backward: the last one did not come to its end.
+    if (is_open_ && gradients_[index].came == gradients_[index].expected) cancel_step();
+    if (!is_open_) {
+      open_step();
+      close_at_end_of_backward();
+    }
+  }
   if (!is_open_) return;  // a backward that is not synchronised
   Gradient& gradient = gradients_[index];
   Bucket& bucket = buckets_[gradient.bucket];
@@ -496,6 +509,19 @@ void Reducer::join(const std::function<void()>& loop, const JoinOptions& options
   }
   replica_.broadcast_parameters(join_.lowest_active());
   replica_.broadcast_buffers(join_.lowest_active());
+}
+
+std::vector<GradientBucket> Reducer::buckets() const {
+  std::vector<GradientBucket> all;
+  for (const auto& bucket : buckets_) {
+    GradientBucket& shown = all.emplace_back();
+    shown.bytes = bucket.bytes;
+    for (const size_t index : bucket.gradients) {
+      shown.names.push_back(parameter_of(gradients_[index]).name);
+      shown.parameters.push_back(parameter_of(gradients_[index]).tensor);
+    }
+  }
+  return all;
 }
 
 DdpLoggingData Reducer::logging_data() const {

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "lockstep/comms/communicator.h"
+#include "lockstep/parallel/ddp/bucketing.h"
 #include "lockstep/parallel/ddp/logging_data.h"
 #include "lockstep/parallel/ddp/options.h"
 #include "parallel/ddp/gradient_hook.h"
@@ -27,7 +28,11 @@ namespace lockstep::ddp {
 /// Buckets are then made anew in that order.
 class Reducer : public std::enable_shared_from_this<Reducer> {
  public:
-  Reducer(std::shared_ptr<torch::nn::Module> module, const Communicator& comm, const DdpOptions& options);
+  /// What opens a step: backward at an output that watch() was told of, or the first gradient that comes.
+  enum class Opening : uint8_t { kOutputs, kGradients };
+
+  Reducer(std::shared_ptr<torch::nn::Module> module, const Communicator& comm, const DdpOptions& options,
+          Opening opening = Opening::kOutputs);
   /// Ends a step that is still open, for the sake of the others.
   ~Reducer();
 
@@ -39,6 +44,7 @@ class Reducer : public std::enable_shared_from_this<Reducer> {
 
   const Replica& replica() const { return replica_; }
   DdpLoggingData logging_data() const;
+  std::vector<GradientBucket> buckets() const;
 
   int no_syncs = 0;  ///< While positive, nothing is synchronised.
 
@@ -69,6 +75,8 @@ class Reducer : public std::enable_shared_from_this<Reducer> {
   /// Backward has come to an output of this forward.
   void backward_reached(int64_t forward, int64_t batch);
   void open_step();
+  /// Autograd calls close_step() when this backward is over.
+  void close_at_end_of_backward();
   /// Does in a step of the others what this rank, which has no more inputs, can do.
   void shadow_step();
   /// Ends a step that an exception left open: the others throw.
@@ -94,6 +102,7 @@ class Reducer : public std::enable_shared_from_this<Reducer> {
   }
 
   const DdpOptions options_;
+  const Opening opening_;
   Communicator comm_;  ///< Of our own: the user's calls do not mix with ours.
   Replica replica_;
   const bool overlaps_;

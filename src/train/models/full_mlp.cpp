@@ -1,6 +1,7 @@
 #include "lockstep/train/models/full_mlp.h"
 
 #include <ATen/CPUGeneratorImpl.h>
+#include <ATen/ops/mse_loss.h>
 #include <fmt/format.h>
 #include <torch/nn/modules/activation.h>
 #include <torch/nn/modules/container/sequential.h>
@@ -64,12 +65,18 @@ FullMLPImpl::FullMLPImpl(int64_t dim, int64_t depth, uint64_t seed) : dim_(dim),
   layers_ = register_module("layers", layers.ptr());
 }
 
-torch::Tensor FullMLPImpl::forward(const torch::Tensor& input) {
+torch::Tensor FullMLPImpl::forward(const torch::Tensor& input, const torch::Tensor& target) {
   if (input.dim() < 1 || input.size(-1) != dim_) {
     throw UsageError(fmt::format("FullMLP: the input has shape [{}], expected [..., {}]",
                                  fmt::join(input.sizes(), ", "), dim_));
   }
-  return layers_->forward(input);
+  const torch::Tensor output = layers_->forward(input);
+  if (!target.defined()) return output;
+  if (target.sizes() != output.sizes()) {
+    throw UsageError(fmt::format("FullMLP: the target has shape [{}], the output [{}]",
+                                 fmt::join(target.sizes(), ", "), fmt::join(output.sizes(), ", ")));
+  }
+  return at::mse_loss(output, target);
 }
 
 }  // namespace lockstep

@@ -1,6 +1,8 @@
 #pragma once
 
 #include <torch/nn/module.h>
+#include <torch/nn/modules/common.h>
+#include <torch/nn/modules/container/any_module_holder.h>
 #include <torch/nn/pimpl.h>
 
 #include <cstdint>
@@ -28,11 +30,15 @@ class FullMLPImpl : public torch::nn::Module {
   explicit FullMLPImpl(int64_t dim, int64_t depth = 16);
   FullMLPImpl(int64_t dim, int64_t depth, uint64_t seed);
 
-  /// [..., dim] -> [..., dim]. Throws UsageError for any other shape.
-  torch::Tensor forward(const torch::Tensor& input);
+  /// [..., dim] -> [..., dim]; with a target, the mean squared error to it instead. Throws UsageError for any
+  /// other shape.
+  torch::Tensor forward(const torch::Tensor& input, const torch::Tensor& target = {});
 
   int64_t dim() const { return dim_; }
   int64_t depth() const { return depth_; }
+
+ protected:
+  FORWARD_HAS_DEFAULT_ARGS({1, torch::nn::AnyValue(torch::Tensor())})
 
  private:
   int64_t dim_;
