@@ -46,7 +46,7 @@ std::string require_python_torch(const fs::path& commands) {
 }
 
 fs::path find_ddp_peer(const fs::path& commands) {
-  const fs::path script = (commands / LOCKSTEP_DATA_FROM_BIN / "bench_ddp_peer.py").lexically_normal();
+  fs::path script = (commands / LOCKSTEP_DATA_FROM_BIN / "bench_ddp_peer.py").lexically_normal();
   if (fs::exists(script)) return script;
   throw Error(fmt::format("--peers pytorch: {} is missing; hint: it is installed with this command",
                           script.string()));

@@ -106,21 +106,25 @@ void print_head(const Json& document) {
   const Json& settings = document["settings"];
   const Json& row = document["rows"][0];
   const std::string coretype = settings["openblas_coretype"];
-  fmt::print(
-      "data parallel training on {} ranks over {}, {} at {}; {} rounds, by turns; ms: median (lowest to "
-      "highest)\n",
-      row["world"].get<int>(), settings["engine"].get<std::string>(), row["optimizer"].get<std::string>(),
-      settings["lr"].get<double>(), settings["rounds"].get<int>());
-  fmt::print("every rank of every system: {} of {}, {}, OPENBLAS_CORETYPE {}\n",
-             settings["threads"].get<int>() == 1 ? "1 thread"
-                                                 : fmt::format("{} threads", settings["threads"].get<int>()),
-             "BLAS and OpenMP",
-             fmt::format("on CPUs {}", fmt::join(settings["cpus"].get<std::vector<std::string>>(), " | ")),
+  const auto counted = [](int count, const char* what) {
+    return fmt::format("{} {}{}", count, what, count == 1 ? "" : "s");
+  };
+  fmt::print("data parallel training on {} over {}, {} at {}; {}, by turns; ms: median (lowest to highest)\n",
+             counted(row["world"], "rank"), settings["engine"].get<std::string>(),
+             row["optimizer"].get<std::string>(), settings["lr"].get<double>(),
+             counted(settings["rounds"], "round"));
+  fmt::print("every rank of every system: {} of BLAS and OpenMP, on CPUs {}, OPENBLAS_CORETYPE {}\n",
+             counted(settings["threads"], "thread"),
+             fmt::join(settings["cpus"].get<std::vector<std::string>>(), " | "),
              coretype.empty() ? "not set" : coretype);
   const Json& versions = settings["versions"];
   fmt::print("LibTorch {}", versions["lockstep"].get<std::string>());
   if (versions.contains("pytorch"))
     fmt::print("; Debian's python3-torch {}", versions["pytorch"].get<std::string>());
+  if (document["ratios"].empty()) {
+    fmt::print("\nno peer to compare losses with; hint: --peers pytorch,libtorch\n\n");
+    return;
+  }
   fmt::print(
       "\nlosses of all systems agree within {}, at the first step and after {} steps from the same "
       "weights\n\n",
