@@ -16,11 +16,13 @@ namespace {
 
 constexpr uint64_t kSeed = 1;
 
+/// The same for a model wherever it stands in the list.
 at::Tensor draw(const DdpBench& bench, size_t model, int rank, uint64_t which) {
-  const uint64_t index =
-      (model * 2 + which) * static_cast<uint64_t>(bench.world) + static_cast<uint64_t>(rank);
-  auto generator = at::detail::createCPUGenerator(train::derive_seed(kSeed, train::Stream::kBatches, index));
   const auto& sizes = bench.models[model];
+  const uint64_t seed = train::derive_seed(kSeed, train::Stream::kBatches,
+                                           static_cast<uint64_t>(sizes.dim * 1000 + sizes.depth));
+  auto generator = at::detail::createCPUGenerator(
+      train::derive_seed(seed, train::Stream::kBatches, static_cast<uint64_t>(rank) * 2 + which));
   return at::randn({bench.batches, sizes.batch, sizes.dim}, generator);
 }
 

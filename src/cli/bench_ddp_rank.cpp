@@ -103,14 +103,17 @@ class Rank {
             {"loss", loss.item<double>()}};
   }
 
+  /// Each part on all ranks at once.
   Json floor(int64_t steps) {
-    if (!floor_) floor_.emplace(bench_.models[model_]);
-    floor_->forward_ms(1);
-    floor_->backward_ms(1);
-    training_->meet();
-    const double forward = floor_->forward_ms(steps);
-    training_->meet();
-    return {{"forward_ms", forward}, {"backward_ms", floor_->backward_ms(steps)}};
+    if (!floor_) floor_.emplace(bench_.models[model_], bench_.optimizer);
+    const auto measure = [&](double (DdpStepFloor::*part)(int64_t)) {
+      ((*floor_).*part)(1);
+      training_->meet();
+      return ((*floor_).*part)(steps);
+    };
+    return {{"forward_ms", measure(&DdpStepFloor::forward_ms)},
+            {"backward_ms", measure(&DdpStepFloor::backward_ms)},
+            {"optimizer_ms", measure(&DdpStepFloor::optimizer_ms)}};
   }
 
   const std::string folder_;
@@ -120,7 +123,7 @@ class Rank {
   size_t model_ = 0;
   DdpData data_;
   std::unique_ptr<DdpTraining> training_;
-  std::optional<GemmFloor> floor_;
+  std::optional<DdpStepFloor> floor_;
 };
 
 }  // namespace

@@ -149,7 +149,9 @@ DdpRound DdpSystems::time(const std::string& system, int64_t warm_up, int64_t st
 
 DdpFloor DdpSystems::floor(int64_t steps) {
   const auto answers = jobs_.at("lockstep")->ask({{"do", "floor"}, {"steps", steps}});
-  return {.forward_ms = mean(answers, "forward_ms"), .backward_ms = mean(answers, "backward_ms")};
+  return {.forward_ms = mean(answers, "forward_ms"),
+          .backward_ms = mean(answers, "backward_ms"),
+          .optimizer_ms = mean(answers, "optimizer_ms")};
 }
 
 }  // namespace lockstep::cli

@@ -23,10 +23,11 @@ struct DdpRound {
   std::vector<int64_t> bucket_bytes = {};  ///< Lockstep's.
 };
 
-/// What the matrix products of a step take by themselves, on all ranks at once.
+/// What parts of a step take at least, on all ranks at once.
 struct DdpFloor {
-  double forward_ms = 0;
-  double backward_ms = 0;
+  double forward_ms = 0;    ///< The matrix products alone.
+  double backward_ms = 0;   ///< The same.
+  double optimizer_ms = 0;  ///< The loads and stores alone.
 };
 
 /// What decides how fast ranks compute: the same for all systems.
