@@ -11,6 +11,7 @@
 #include "lockstep/parallel/ddp/hooks_demo.h"
 #include "lockstep/parallel/ddp/performance.h"
 #include "lockstep/parallel/ddp/schedule.h"
+#include "lockstep/parallel/ddp/sync_batch_norm.h"
 #include "lockstep/train/data/distributed_sampler.h"
 #include "lockstep/train/data/prefetch_loader.h"
 #include "lockstep/train/models/full_mlp.h"
