@@ -11,6 +11,8 @@ Action define_bench_alltoall(Flags flags);
 Action define_bench_blas(Flags flags);
 Action define_bench_broadcast(Flags flags);
 Action define_bench_collective_rank(Flags flags);
+Action define_bench_ddp(Flags flags);
+Action define_bench_ddp_rank(Flags flags);
 Action define_bench_fit(Flags flags);
 Action define_bench_pingpong(Flags flags);
 Action define_bench_reducescatter(Flags flags);

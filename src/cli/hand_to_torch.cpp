@@ -42,6 +42,10 @@ int run_bench_allocator(const BenchAllocatorOptions&, const Invocation& invocati
   return hand_over(invocation);
 }
 
+int run_bench_ddp_rank(const DdpRankOptions&, const Invocation& invocation) {
+  return hand_over(invocation);
+}
+
 int run_probe(const Invocation& invocation) {
   return hand_over(invocation);
 }
