@@ -14,6 +14,7 @@ Action define_bench_collective_rank(Flags flags);
 Action define_bench_ddp(Flags flags);
 Action define_bench_ddp_rank(Flags flags);
 Action define_bench_fit(Flags flags);
+Action define_bench_overlap(Flags flags);
 Action define_bench_pingpong(Flags flags);
 Action define_bench_reducescatter(Flags flags);
 Action define_bench_launcher(Flags flags);

@@ -46,6 +46,11 @@ int run_bench_ddp_rank(const DdpRankOptions&, const Invocation& invocation) {
   return hand_over(invocation);
 }
 
+int run_bench_overlap(const BenchOverlapOptions&, const Invocation& invocation) {
+  use_fast_kernels();
+  return hand_over(invocation);
+}
+
 int run_probe(const Invocation& invocation) {
   return hand_over(invocation);
 }
