@@ -66,7 +66,8 @@ const std::vector<Verb>& verbs() {
       {.name = "bench overlap",
        .group = kMachine,
        .summary = "Measure, as a rank of a job, how much communication hides behind backward",
-       .example = "lockstep run --nproc-per-node 2 --engine gloo lockstep bench overlap --batch 256",
+       .example = "lockstep run --nproc-per-node 2 --engine gloo build/release/bin/lockstep bench overlap "
+                  "--batch 256",
        .define = define_bench_overlap},
       {.name = "bench allreduce",
        .group = kMachine,

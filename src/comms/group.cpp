@@ -197,8 +197,8 @@ void Group::guard(const Header& header, const Act& act) {
 }
 
 void Group::execute_native(const Request& request) {
-  const bool takes = request.collective == Collective::kAllReduce && request.op == ReduceOp::kSum &&
-                     request.input.type == DataType::kFloat32;
+  const bool takes = request.parts.empty() && request.collective == Collective::kAllReduce &&
+                     request.op == ReduceOp::kSum && request.input.type == DataType::kFloat32;
   const Header header = {.call = ++calls_,
                          .count = request.input.count,
                          .operation = static_cast<uint8_t>(request.collective),

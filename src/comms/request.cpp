@@ -31,6 +31,10 @@ void check(const Request& request, int rank, int world) {
                                  buffer.data == nullptr ? 0 : buffer.count, count));
   };
   for (const Buffer& part : request.parts) {
+    if (part.data == nullptr && part.count > 0) {
+      throw UsageError(
+          fmt::format("{} on rank {}: a part of {} elements without data", what, rank, part.count));
+    }
     if (part.type == request.input.type) continue;
     throw UsageError(fmt::format("{} on rank {}: parts of {} and {}; hint: one call for each type", what,
                                  rank, name(request.input.type), name(part.type)));

@@ -157,8 +157,9 @@ std::byte* SharedGroup::reach(int peer, int64_t offset, size_t bytes) {
   const Member& member = members_[static_cast<size_t>(peer)];
   const auto begin = static_cast<size_t>(offset);
   if (offset < 0 || begin > member.span_bytes || member.span_bytes - begin < bytes) {
-    throw Error(fmt::format("shared memory: {} bytes at offset {} of rank {}'s arena of {} bytes", bytes,
-                            offset, peer, member.span_bytes));
+    throw PeerError(fmt::format("shared memory: {} bytes at offset {} of rank {}'s arena of {} bytes", bytes,
+                                offset, peer, member.span_bytes),
+                    peer);
   }
   return member.base + offset;
 }

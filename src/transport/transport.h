@@ -126,7 +126,8 @@ class OneSided {
   virtual bool contains(const void* data, size_t bytes) const = 0;
   /// How this rank tells others where something in its shared memory is.
   virtual int64_t offset_of(const void* data) const = 0;
-  /// What a peer told: in this process's addresses. Throws Error if [offset, offset + bytes) is not within.
+  /// What a peer told: in this process's addresses. Throws PeerError if [offset, offset + bytes) is not
+  /// within.
   virtual std::byte* reach(int peer, int64_t offset, size_t bytes) = 0;
   /// Null after a failure.
   virtual void* allocate(size_t bytes) = 0;

@@ -284,6 +284,45 @@ TEST_P(Graph, ASharedWeightBesideAnUnusedOneIsAveragedOnce) {
   });
 }
 
+TEST_P(Graph, AParameterThatOnlyTheLossUsesTakesPart) {
+  struct UncertainImpl : torch::nn::Module {
+    UncertainImpl() {
+      linear = register_module("linear", torch::nn::Linear(kWidth, kWidth));
+      log_sigma = register_parameter("log_sigma", torch::zeros({}));
+    }
+    torch::Tensor forward(const torch::Tensor& input) { return linear->forward(input); }
+    torch::nn::Linear linear = nullptr;
+    torch::Tensor log_sigma;
+  };
+  on_ranks(world(), [&](Communicator& comm) {
+    const auto model = std::make_shared<UncertainImpl>();
+    DistributedDataParallel ddp(model, comm, many_buckets());
+    for (int step = 0; step < 4; ++step) {
+      model->zero_grad(/*set_to_none=*/true);
+      const auto error = ddp.forward(input_of(comm)).square().mean();
+      (error * torch::exp(-ddp->log_sigma) + ddp->log_sigma).backward();
+      EXPECT_TRUE(are_equal_on_all_ranks(comm, gradients_of(*model)));
+    }
+  });
+}
+
+TEST_P(Graph, AnotherBackwardAfterOneThatThrewIsSynchronised) {
+  on_ranks(world(), [&](Communicator& comm) {
+    FullMLP model(kWidth, 3, 1);
+    DistributedDataParallel ddp(model, comm, many_buckets());
+    ddp.forward(input_of(comm)).mean().backward();
+    const auto first = ddp.forward(input_of(comm));
+    const auto second = ddp.forward(input_of(comm));
+    const auto key =
+        model->parameters()[2].register_hook([](const at::Tensor&) { throw std::runtime_error("bad"); });
+    EXPECT_NE(thrown_by([&] { first.mean().backward(); }), "");  // on all ranks
+    model->parameters()[2].remove_hook(key);
+    model->zero_grad(/*set_to_none=*/true);
+    second.mean().backward();
+    EXPECT_TRUE(are_equal_on_all_ranks(comm, gradients_of(*model)));
+  });
+}
+
 TEST_P(Graph, AnExceptionInBackwardIsOverWhenItsRankGoesOn) {
   on_ranks(world(), [&](Communicator& comm) {
     FullMLP model(kWidth, 3, 1);

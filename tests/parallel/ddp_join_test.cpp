@@ -63,7 +63,7 @@ TEST_P(Join, WeighsSamplesAlsoWhenRanksAreDone) {
     DdpOptions options = many_buckets();
     options.unequal_batches = UnequalBatches::kGlobalMean;
     DistributedDataParallel ddp(model, comm, options);
-    ddp.join([&] {
+    const auto loop = [&] {
       for (int step = 0; step <= comm.rank(); ++step) {
         model->zero_grad(/*set_to_none=*/true);
         ddp.forward(random(static_cast<uint64_t>(100 * comm.rank() + step), {1 + comm.rank(), kWidth}))
@@ -78,7 +78,10 @@ TEST_P(Join, WeighsSamplesAlsoWhenRanksAreDone) {
         alone->forward(torch::cat(all)).square().mean().backward();
         expect_close(gradients_of(*model), gradients_of(*alone), "step " + std::to_string(step));
       }
-    });
+    };
+    for (const bool divides_by_world : {true, false}) {
+      ddp.join(loop, {.divide_by_initial_world_size = divides_by_world});
+    }
   });
 }
 
@@ -139,6 +142,25 @@ TEST_P(Join, ARankThatThrowsInItsLoopIsNamedToTheOthers) {
       });
     });
     EXPECT_THAT(text, HasSubstr(fails ? "a bad file" : "rank 0 threw in its loop"));
+    comm.barrier();
+  });
+}
+
+TEST_P(Join, ABackwardThatThrowsIsToldToTheOthers) {
+  on_ranks(world(), [&](Communicator& comm) {
+    FullMLP model(kWidth, 2, 1);
+    DistributedDataParallel ddp(model, comm, many_buckets());
+    const bool fails = comm.rank() == 0;
+    if (fails) {
+      model->parameters()[0].register_hook(
+          [](const at::Tensor&) { throw std::runtime_error("a bad sample"); });
+    }
+    const auto text = thrown_by([&] {
+      ddp.join([&] {
+        for (int step = 0; step < 3; ++step) ddp.forward(batch_of(0, step)).mean().backward();
+      });
+    });
+    EXPECT_THAT(text, HasSubstr(fails ? "a bad sample" : "backward did not come to its end"));
     comm.barrier();
   });
 }

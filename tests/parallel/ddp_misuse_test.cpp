@@ -128,6 +128,68 @@ TEST_P(Misuse, HooksThatAnotherTypeOrALoadTookAwayAreSetAnew) {
   });
 }
 
+TEST_P(Misuse, AGradientOfAnotherTypeThanItsParameterIsConverted) {
+  on_ranks(world(), [&](Communicator& comm) {
+    FullMLP model(kWidth, 2, 3);
+    FullMLP alone(kWidth, 2, 3);
+    DistributedDataParallel ddp(model, comm, many_buckets());
+    ddp.forward(input_of(comm)).mean().backward();
+    model->to(torch::kDouble);  // leaves the gradients as they are
+    alone->to(torch::kDouble);
+    for (auto& parameter : model->parameters()) parameter.mutable_grad().zero_();
+    ddp.forward(input_of(comm).to(torch::kDouble)).mean().backward();
+    alone->forward(input_of(comm).to(torch::kDouble)).mean().backward();
+    auto expected = gradients_of(*alone);
+    for (auto& gradient : expected) comm.all_reduce(gradient, ReduceOp::kMean);
+    expect_close(gradients_of(*model), expected, "gradients");
+    EXPECT_EQ(model->parameters()[0].grad().scalar_type(), torch::kDouble);
+  });
+}
+
+TEST_P(Misuse, AParameterThatCameLaterIsNamed) {
+  struct GrowingImpl : torch::nn::Module {
+    GrowingImpl() { first = register_module("first", torch::nn::Linear(kWidth, kWidth)); }
+    torch::Tensor forward(const torch::Tensor& input) {
+      const auto output = first->forward(input);
+      return second.is_empty() ? output : second->forward(output);
+    }
+    torch::nn::Linear first = nullptr, second = nullptr;
+  };
+  on_ranks(world(), [&](Communicator& comm) {
+    const auto model = std::make_shared<GrowingImpl>();
+    DdpOptions options = many_buckets();
+    options.find_unused_parameters = true;  // which is no excuse
+    DistributedDataParallel ddp(model, comm, options);
+    ddp.forward(input_of(comm)).mean().backward();
+    if (comm.rank() == 1) {  // one rank is enough
+      model->second = model->register_module("second", torch::nn::Linear(kWidth, kWidth));
+    }
+    EXPECT_THAT(thrown_by([&] { ddp.forward(input_of(comm)).mean().backward(); }),
+                HasSubstr("rank 1: parameter 'second.weight' came to the model"));
+  });
+}
+
+TEST_P(Misuse, AGradientThatIsAViewOfTheCallersMemoryIsReducedThere) {
+  on_ranks(world(), [&](Communicator& comm) {
+    FullMLP model(kWidth, 2, 3);
+    DistributedDataParallel ddp(model, comm, many_buckets());
+    int64_t count = 0;
+    for (const auto& parameter : model->parameters()) count += parameter.numel();
+    const auto flat = torch::zeros({count});
+    int64_t begin = 0;
+    for (auto& parameter : model->parameters()) {
+      parameter.mutable_grad() = flat.narrow(0, begin, parameter.numel()).view(parameter.sizes()).detach();
+      begin += parameter.numel();
+    }
+    for (int step = 0; step < 2; ++step) {
+      flat.zero_();
+      ddp.forward(input_of(comm)).mean().backward();
+      EXPECT_TRUE(are_equal_on_all_ranks(comm, {flat}));
+      EXPECT_GT(flat.abs().sum().item<double>(), 0);
+    }
+  });
+}
+
 TEST_P(Misuse, AParameterThatWasReplacedIsNamed) {
   struct OneImpl : torch::nn::Module {
     OneImpl() { weight = register_parameter("weight", torch::ones({kWidth})); }
@@ -176,6 +238,22 @@ TEST_P(Misuse, ATiedWeightThatAnOptimizerStepsTwiceIsNamed) {
     EXPECT_THAT(thrown_by([&] { train(comm, twice, adam_w); }), named);
     EXPECT_EQ(thrown_by([&] { train(comm, once, sgd); }), "");
     EXPECT_EQ(thrown_by([&] { train(comm, once, adam_w); }), "");
+    const auto adam = [](const auto& all) { return torch::optim::Adam(all, torch::optim::AdamOptions(0.1)); };
+    EXPECT_THAT(thrown_by([&] { train(comm, twice, adam); }), named);
+    // A step, and a change of the tied weight alone by the caller.
+    const auto clamping = [](const auto& all) {
+      struct Clamping : torch::optim::Adam {
+        using torch::optim::Adam::Adam;
+        torch::Tensor step(LossClosure closure = nullptr) override {
+          const auto loss = torch::optim::Adam::step(closure);
+          const torch::NoGradGuard no_grad;
+          param_groups()[0].params()[0].clamp_(-10, 10);
+          return loss;
+        }
+      };
+      return Clamping(all, torch::optim::AdamOptions(0.1));
+    };
+    EXPECT_EQ(thrown_by([&] { train(comm, once, clamping); }), "");
   });
 }
 

@@ -243,6 +243,39 @@ TEST_P(Parity, UnequalBatchesGiveTheMeanOverAllSamplesOnRequest) {
   });
 }
 
+TEST_P(Parity, UnequalBatchesAreWeighedOnceAlsoIfOneOutputComesFromAnother) {
+  struct ChainImpl : torch::nn::Module {
+    ChainImpl() {
+      first = register_module("first", torch::nn::Linear(kDim, kDim));
+      second = register_module("second", torch::nn::Linear(kDim, kDim));
+    }
+    std::vector<torch::Tensor> forward(const torch::Tensor& input) {
+      const auto hidden = first->forward(input);
+      const auto output = second->forward(hidden);
+      return {hidden, output, output};
+    }
+    torch::nn::Linear first = nullptr, second = nullptr;
+  };
+  TORCH_MODULE(Chain);
+  const auto batch = random(7, {13, kDim});
+  const auto loss_of = [](const std::vector<torch::Tensor>& outputs) {
+    return outputs[0].square().mean() + outputs[1].tanh().mean() + outputs[2].square().mean();
+  };
+  auto alone = filled(Chain(), 5);
+  loss_of(alone->forward(batch)).backward();
+  on_ranks(world(), [&](Communicator& comm) {
+    auto model = filled(Chain(), 5);
+    DdpOptions wanted = options();
+    wanted.unequal_batches = UnequalBatches::kGlobalMean;
+    DistributedDataParallel ddp(model, comm, wanted);
+    for (int step = 0; step < 3; ++step) {
+      model->zero_grad();
+      loss_of(ddp.forward(shard(batch, comm.rank(), world()))).backward();
+      expect_close(gradients_of(*model), gradients_of(*alone), "gradients");
+    }
+  });
+}
+
 struct NormedImpl : torch::nn::Module {
   NormedImpl() {
     first = register_module("first", torch::nn::Linear(kDim, kDim));

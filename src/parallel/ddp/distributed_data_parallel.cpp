@@ -18,7 +18,7 @@ DistributedDataParallelBase::DistributedDataParallelBase(std::shared_ptr<torch::
 void DistributedDataParallelBase::before_forward(int64_t batch) {
   reducer_->before_forward(batch);
 }
-void DistributedDataParallelBase::watch(const at::Tensor& output, int64_t batch) {
+void DistributedDataParallelBase::watch(at::Tensor& output, int64_t batch) {
   reducer_->watch(output, batch);
 }
 void DistributedDataParallelBase::join(const std::function<void()>& loop, const JoinOptions& options) {

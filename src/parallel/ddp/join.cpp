@@ -36,7 +36,8 @@ void JoinState::tell(const Pulse& pulse) {
     lowest_active_ = rank;
     phase_ = static_cast<Phase>(theirs[1]);
   }
-  if (failed >= 0 && !pulse.has_failed) {
+  if (pulse.has_failed) return;  // what it threw itself is on its way
+  if (failed >= 0) {
     all_threw_ = true;
     throw Error(fmt::format("ddp join: rank {} threw in its loop; hint: its own error says why", failed));
   }

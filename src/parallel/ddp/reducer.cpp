@@ -153,7 +153,10 @@ void Reducer::before_forward(int64_t batch) {
   cancel_step();
   if (!at::GradMode::is_enabled()) return;
   ++forwards_;
+  early_.clear();
   arm_hooks();
+  constexpr int64_t kOften = 32;  // listing the parameters takes microseconds
+  if (forwards_ <= 4 || forwards_ % kOften == 0) problem_of_forward_ = replica_.what_changed();
   tied_steps_.check(replica_.parameters());
   const bool is_training = replica_.module().is_training();
   const bool sends_buffers =
@@ -184,45 +187,66 @@ void Reducer::before_forward(int64_t batch) {
   if (compares) replica_.compare_weights(log_.steps);
 }
 
-void Reducer::watch(const at::Tensor& output, int64_t batch) {
+void Reducer::watch(at::Tensor& output, int64_t batch) {
   if (!at::GradMode::is_enabled() || !output.defined() || !output.requires_grad() || output.is_leaf()) return;
+  // A tensor of its own: what comes to this one from another output has its weight already.
+  if (batch_weight_ != 1) output = output.alias();
   output.register_hook([self = weak_from_this(), forward = forwards_, batch,
                         weight = batch_weight_](const at::Tensor& gradient) {
-    if (const auto alive = self.lock()) alive->backward_reached(forward, batch);
-    return weight == 1 || !gradient.defined() ? at::Tensor() : gradient * weight;  // none: as it is
+    const auto alive = self.lock();
+    const bool counts = alive != nullptr && alive->backward_reached(forward, batch);
+    return weight == 1 || !counts || !gradient.defined() ? at::Tensor()
+                                                         : gradient * weight;  // none: as it is
   });
 }
 
-void Reducer::backward_reached(int64_t forward, int64_t batch) {
+bool Reducer::backward_reached(int64_t forward, int64_t batch) {
   const bool adds_gradients =
       gradients_.empty() || std::any_of(gradients_.begin(), gradients_.end(),
                                         [](const auto& each) { return each.hook.may_come(); });
-  if (!adds_gradients) return;
+  if (!adds_gradients) return false;
   if (std::find(counted_.begin(), counted_.end(), forward) == counted_.end()) {
     counted_.push_back(forward);
     knows_batch_ = knows_batch_ && batch >= 0;
     batch_ += batch;
   }
-  if (is_open_ || no_syncs > 0) return;
+  if (is_open_ && is_abandoned_) cancel_step();
+  if (is_open_ || no_syncs > 0) return true;
   if (join_.is_on()) join_.tell({.is_active = true, .phase = Phase::kBackward});
   open_step();
+  for (const size_t index : std::exchange(early_, {})) gradient_came(index);
   close_at_end_of_backward();
+  return true;
 }
 
 void Reducer::close_at_end_of_backward() {
-  torch::autograd::Engine::get_default_engine().queue_callback(
-      [self = shared_from_this()] { self->close_step(); });
+  // If backward throws, autograd drops its callbacks uncalled.
+  struct End {
+    std::shared_ptr<Reducer> reducer;
+    bool was_called = false;
+    ~End() {
+      if (!was_called) reducer->is_abandoned_ = true;
+    }
+  };
+  const auto end = std::make_shared<End>(End{.reducer = shared_from_this()});
+  torch::autograd::Engine::get_default_engine().queue_callback([end] {
+    end->was_called = true;
+    end->reducer->close_step();
+  });
 }
 
 void Reducer::open_step() {
   is_open_ = true;
+  is_abandoned_ = false;
+  all_threw_ = false;
   sent_ = 0;
-  problem_.clear();
+  problem_ = std::exchange(problem_of_forward_, {});
   arrival_.clear();
   opened_ = Clock::now();
   for (auto& gradient : gradients_) {
     gradient.came = 0;
     gradient.absent.reset();
+    gradient.before = parameter_of(gradient).tensor.grad().unsafeGetTensorImpl();
   }
   for (auto& bucket : buckets_) {
     bucket.is_sent = false;
@@ -234,12 +258,18 @@ void Reducer::open_step() {
 }
 
 void Reducer::gradient_came(size_t index) {
-  if (opening_ == Opening::kGradients && no_syncs == 0) {
-    // A gradient that comes again is of another backward: the last one did not come to its end.
-    if (is_open_ && gradients_[index].came == gradients_[index].expected) cancel_step();
-    if (!is_open_) {
+  if (is_open_ && is_abandoned_) cancel_step();
+  if (!is_open_ && no_syncs == 0) {
+    if (opening_ == Opening::kGradients) {
       open_step();
       close_at_end_of_backward();
+    } else {
+      // Of a parameter that the loss uses beside the model's outputs, or of a backward that is not ours.
+      if (early_.empty()) {
+        torch::autograd::Engine::get_default_engine().queue_callback(
+            [self = shared_from_this()] { self->early_.clear(); });
+      }
+      early_.push_back(index);
     }
   }
   if (!is_open_) return;  // a backward that is not synchronised
@@ -256,7 +286,7 @@ void Reducer::gradient_came(size_t index) {
   if (gradient.came != gradient.expected || --bucket.missing > 0) return;
   bucket.ready = Clock::now();
   if (!has_learned_ || !overlaps_) return;
-  while (sent_ < buckets_.size() && buckets_[sent_].missing == 0) send(buckets_[sent_++], index);
+  for (; sent_ < buckets_.size() && buckets_[sent_].missing == 0; ++sent_) send(buckets_[sent_], index);
 }
 
 void Reducer::send(Bucket& bucket, size_t newest) {
@@ -288,11 +318,7 @@ Buffer Reducer::place_of(Gradient& gradient, bool newest) {
     gradient.absent = at::zeros_like(parameter.tensor);
     return {gradient.absent.data_ptr(), gradient.absent.numel(), gradient.type};
   }
-  // Nobody else may see how it changes: neither a graph of the gradient itself (create_graph), nor another
-  // tensor in the same memory. Backward still holds the one that has just come.
-  const int64_t holders = newest ? 2 : 1;
-  if (tensor.requires_grad() || static_cast<int64_t>(tensor.storage().use_count()) > holders ||
-      tensor.strides() != parameter.tensor.strides()) {
+  if (needs_own_copy(gradient, newest)) {
     at::Tensor own = at::empty_like(parameter.tensor, parameter.tensor.options().requires_grad(false));
     const at::NoGradGuard no_grad;
     own.copy_(tensor);
@@ -300,6 +326,21 @@ Buffer Reducer::place_of(Gradient& gradient, bool newest) {
   }
   if (options_.check_finite) require_finite(parameter, tensor);
   return {tensor.data_ptr(), tensor.numel(), gradient.type};
+}
+
+bool Reducer::needs_own_copy(const Gradient& gradient, bool newest) const {
+  const at::Tensor& parameter = parameter_of(gradient).tensor;
+  const at::Tensor& tensor = parameter.grad();
+  // A graph of the gradient itself (create_graph) must not see how it changes. A type of old: the parameter's
+  // changed.
+  if (tensor.requires_grad() || tensor.scalar_type() != parameter.scalar_type() ||
+      tensor.strides() != parameter.strides()) {
+    return true;
+  }
+  // What was there before is the caller's, who may look at it through other tensors. What autograd has just
+  // put there may be a view of somebody's memory; backward still holds the one that came last.
+  if (tensor.unsafeGetTensorImpl() == gradient.before) return false;
+  return static_cast<int64_t>(tensor.storage().use_count()) > (newest ? 2 : 1);
 }
 
 void Reducer::require_finite(const NamedParameter& parameter, const at::Tensor& gradient) {
@@ -343,8 +384,22 @@ void Reducer::find_unused() {
                   names.size() == 1 ? "parameter" : "parameters", fmt::join(names, ", ")));
 }
 
+void Reducer::find_replaced() {
+  for (const auto& bucket : buckets_) {
+    for (size_t i = 0; i < bucket.gradients.size(); ++i) {
+      const Gradient& gradient = gradients_[bucket.gradients[i]];
+      const NamedParameter& parameter = parameter_of(gradient);
+      if (gradient.absent.defined() || bucket.kept[i].is_same(parameter.tensor.grad())) continue;
+      complain(fmt::format(
+          "the gradient of parameter '{}' was replaced while it was reduced; hint: change gradients "
+          "after backward()",
+          parameter.name));
+    }
+  }
+}
+
 void Reducer::send_the_rest() {
-  while (sent_ < buckets_.size()) send(buckets_[sent_++], gradients_.size());
+  for (; sent_ < buckets_.size(); ++sent_) send(buckets_[sent_], gradients_.size());
   for (auto& bucket : buckets_) {
     bucket.work.wait();
     if (overlaps_) bucket.done = bucket.work.finished_at();
@@ -361,6 +416,11 @@ void Reducer::close_step() {
       self.knows_batch_ = true;
       self.counted_.clear();
       for (auto& bucket : self.buckets_) {
+        try {
+          bucket.work.wait();
+        } catch (...) {
+          // It is on its way already.
+        }
         bucket.work = {};
         bucket.kept.clear();
       }
@@ -368,9 +428,18 @@ void Reducer::close_step() {
     }
   } closing{*this};
   if (!is_shadow_) find_unused();
-  send_the_rest();
+  try {
+    send_the_rest();
+  } catch (const PeerError&) {
+    throw;
+  } catch (const std::exception& error) {
+    comm_.abort(fmt::format("ddp step {} on rank {}: {}", log_.steps + 1, comm_.rank(), error.what()));
+    throw;
+  }
+  if (!is_shadow_) find_replaced();
   agree();
-  if (const double factor = join_.factor(); factor != 1 && !is_shadow_) {
+  const bool is_weighted = options_.unequal_batches == UnequalBatches::kGlobalMean;  // and so right already
+  if (const double factor = join_.factor(); factor != 1 && !is_shadow_ && !is_weighted) {
     const at::NoGradGuard no_grad;
     for (const auto& gradient : gradients_) {
       at::Tensor& tensor = parameter_of(gradient).tensor.mutable_grad();
@@ -380,7 +449,7 @@ void Reducer::close_step() {
   ++log_.steps;
   log_step();
   learn();
-  tied_steps_.remember(replica_.parameters());
+  if (options_.check_tied_steps) tied_steps_.remember(replica_.parameters());
 }
 
 void Reducer::agree() {
@@ -434,10 +503,12 @@ void Reducer::learn() {
   for (const size_t index : arrival_) add(index);
   for (const size_t index : backwards(gradients_.size())) add(index);
   comm_.broadcast(order, 0);
-  if (!is_shadow_) {
-    for (auto& gradient : gradients_) {
-      gradient.expected = options_.static_graph ? gradient.came : std::max(gradient.came, 1);
-    }
+  std::vector<int32_t> counts;
+  for (const auto& gradient : gradients_) counts.push_back(gradient.came);
+  comm_.all_reduce(counts, ReduceOp::kMax);
+  for (size_t i = 0; i < gradients_.size(); ++i) {
+    const int came_here = is_shadow_ ? counts[i] : gradients_[i].came;  // without inputs: as the others say
+    gradients_[i].expected = options_.static_graph ? came_here : std::max(came_here, 1);
   }
   has_learned_ = true;
   make_buckets({order.begin(), order.end()});
@@ -497,10 +568,8 @@ void Reducer::join(const std::function<void()>& loop, const JoinOptions& options
     loop();
     cancel_step();
   } catch (...) {
-    if (!all_threw_ && !join_.all_threw()) {
-      cancel_step();
-      join_.tell({.has_failed = true});
-    }
+    cancel_step();  // which may make all others throw
+    if (!all_threw_ && !join_.all_threw()) join_.tell({.has_failed = true});
     throw;
   }
   for (;;) {

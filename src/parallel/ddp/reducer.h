@@ -39,7 +39,7 @@ class Reducer : public std::enable_shared_from_this<Reducer> {
   /// `batch`: samples that this rank gives; -1 if not known.
   void before_forward(int64_t batch);
   /// An output of the model: backward passes here first.
-  void watch(const at::Tensor& output, int64_t batch);
+  void watch(at::Tensor& output, int64_t batch);
   void join(const std::function<void()>& loop, const JoinOptions& options);
 
   const Replica& replica() const { return replica_; }
@@ -60,7 +60,8 @@ class Reducer : public std::enable_shared_from_this<Reducer> {
     size_t bucket = 0;
     int expected = 1;  ///< How often a gradient comes in one backward: more than once with re-entrant ones.
     int came = 0;
-    at::Tensor absent = {};  ///< Zeros in place of a gradient that this rank does not have.
+    const void* before = nullptr;  ///< The tensor that was its gradient when the step opened.
+    at::Tensor absent = {};        ///< Zeros in place of a gradient that this rank does not have.
   };
   struct Bucket {
     std::vector<size_t> gradients = {};
@@ -74,8 +75,8 @@ class Reducer : public std::enable_shared_from_this<Reducer> {
 
   void arm_hooks();
   void make_buckets(const std::vector<size_t>& order);
-  /// Backward has come to an output of this forward.
-  void backward_reached(int64_t forward, int64_t batch);
+  /// Backward has come to an output of this forward; whether it is one that adds gradients to parameters.
+  bool backward_reached(int64_t forward, int64_t batch);
   void open_step();
   /// Autograd calls close_step() when this backward is over.
   void close_at_end_of_backward();
@@ -89,10 +90,12 @@ class Reducer : public std::enable_shared_from_this<Reducer> {
   /// The memory of a gradient that may be reduced in place. `newest`: it has just come, and backward holds it
   /// too.
   Buffer place_of(Gradient& gradient, bool newest);
+  bool needs_own_copy(const Gradient& gradient, bool newest) const;
   void require_finite(const NamedParameter& parameter, const at::Tensor& gradient);
   void send_the_rest();
   void close_step();
   void find_unused();
+  void find_replaced();
   /// Tells and hears how the step went; throws if badly.
   void agree();
   void agree_on_absent_gradients();
@@ -118,10 +121,14 @@ class Reducer : public std::enable_shared_from_this<Reducer> {
   int64_t forwards_ = 0;
   double batch_weight_ = 1;  ///< Of this rank's samples in the last forward, against the mean over ranks.
 
+  std::vector<size_t> early_;       ///< Gradients that came before backward reached an output.
+  std::string problem_of_forward_;  ///< Told at the next step, so that all ranks throw.
+
   bool is_open_ = false;
-  size_t sent_ = 0;         ///< Buckets of the open step.
-  bool is_shadow_ = false;  ///< This rank has no inputs in the open step.
-  int64_t batch_ = 0;       ///< Samples since the last step.
+  bool is_abandoned_ = false;  ///< Its backward threw.
+  size_t sent_ = 0;            ///< Buckets of the open step.
+  bool is_shadow_ = false;     ///< This rank has no inputs in the open step.
+  int64_t batch_ = 0;          ///< Samples since the last step.
   bool knows_batch_ = true;
   std::vector<int64_t> counted_;  ///< The forwards whose samples these are.
   std::string problem_;           ///< What went wrong on this rank; "" if nothing.

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 #include <torch/csrc/autograd/variable.h>
 
+#include <algorithm>
 #include <map>
 #include <unordered_map>
 
@@ -103,6 +104,20 @@ void Replica::compare_weights(int64_t step) {
                       step, parameters_[i].name, rank));
     }
   }
+}
+
+std::string Replica::what_changed() const {
+  for (const auto& item : module_->named_parameters()) {
+    const bool is_known =
+        std::any_of(parameters_.begin(), parameters_.end(),
+                    [&](const NamedParameter& each) { return each.tensor.is_same(item.value()); });
+    if (is_known) continue;
+    return fmt::format(
+        "parameter '{}' came to the model, or took another's place, after DistributedDataParallel was "
+        "made; hint: make it anew",
+        item.key());
+  }
+  return "";
 }
 
 void Replica::broadcast_parameters(int root) {

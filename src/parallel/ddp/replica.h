@@ -36,6 +36,8 @@ class Replica {
   void compare_shapes();
   /// Throws Error on all ranks, naming the first parameter and rank, if values differ in any bit.
   void compare_weights(int64_t step);
+  /// Which parameter the module has now that it had not when this was made; "" if none.
+  std::string what_changed() const;
   void broadcast_parameters(int root);
   /// As the module holds them now: one that was replaced is followed.
   void broadcast_buffers(int root);

@@ -22,9 +22,11 @@ at::Tensor& gradient_of(const ddp::NamedParameter& parameter) {
 }  // namespace
 
 void average_gradients(const torch::nn::Module& module, DataParallelComms& comms) {
+  std::vector<at::Tensor> gradients;
   for (const auto& parameter : ddp::list_parameters(module)) {
-    if (parameter.tensor.requires_grad()) comms.all_reduce_mean(gradient_of(parameter));
+    if (parameter.tensor.requires_grad()) gradients.push_back(gradient_of(parameter));
   }
+  for (const auto& gradient : gradients) comms.all_reduce_mean(gradient);
 }
 
 void average_gradients(const torch::nn::Module& first, const torch::nn::Module& second) {

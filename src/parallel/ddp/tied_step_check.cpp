@@ -68,14 +68,23 @@ void TiedStepCheck::check(const std::vector<NamedParameter>& parameters) {
     if (seen_[i].slope == 0) return 0.0;
     return (element_of(parameters[i].tensor, seen_[i].element) - seen_[i].value) / seen_[i].slope;
   };
-  for (size_t i = 0; i < parameters.size(); ++i) is_done_ = is_done_ || distance(i) != 0;
-  const NamedParameter* repeated = find_repeated(parameters, changes);
-  if (repeated == nullptr) repeated = find_repeated(parameters, distance);
+  const auto length = [&](size_t i) { return std::abs(distance(i) * seen_[i].slope); };
+  bool is_told = false;  // how often they changed
+  for (size_t i = 0; i < parameters.size(); ++i) {
+    is_done_ = is_done_ || distance(i) != 0;
+    is_told = is_told || changes(i) != 0;
+  }
+  // A step is along the gradient (SGD), or of one length for all (Adam's first).
+  const NamedParameter* repeated = find_repeated(parameters, distance);
+  if (repeated == nullptr) repeated = find_repeated(parameters, length);
+  if (is_told && repeated != find_repeated(parameters, changes)) repeated = nullptr;
   seen_.clear();
   if (repeated == nullptr) return;
   throw UsageError(fmt::format(
       "ddp: parameter '{}', which is also '{}', was stepped {} times by one optimizer step; hint: give the "
-      "optimizer ddp.parameters(), which has every parameter once",
+      "optimizer ddp.parameters(), which has every parameter once; if it is not so, set "
+      "DdpOptions::check_tied_steps "
+      "to false",
       repeated->name, fmt::join(repeated->other_names, "', '"), repeated->other_names.size() + 1));
 }
 

@@ -115,11 +115,17 @@ at::Tensor FusedStep::run(const torch::optim::Optimizer::LossClosure& closure) c
     }
   }
   apply_updates(updates);
-  // Autograd must notice that a weight it saved has changed. Raw stores do not tell it, nor does SGD's step.
-  for (const auto& candidate : candidates) candidate.parameter->unsafeGetTensorImpl()->bump_version();
+  std::vector<int64_t> versions;
+  for (const auto& candidate : candidates) versions.push_back(candidate.parameter->_version());
   if (has_others) {
     const OnlyThese only(groups, std::move(others));
     libtorch_step();
+  }
+  // Autograd must notice that a weight it saved has changed. Raw stores do not tell it, nor does LibTorch's
+  // SGD.
+  for (size_t i = 0; i < candidates.size(); ++i) {
+    const at::Tensor& parameter = *candidates[i].parameter;
+    if (parameter._version() == versions[i]) parameter.unsafeGetTensorImpl()->bump_version();
   }
   return loss;
 }

@@ -53,7 +53,7 @@ class DistributedDataParallelBase {
   DistributedDataParallelBase(std::shared_ptr<torch::nn::Module> module, const Communicator& comm,
                               const DdpOptions& options);
   void before_forward(int64_t batch);
-  void watch(const at::Tensor& output, int64_t batch);
+  void watch(at::Tensor& output, int64_t batch);
 
  private:
   std::shared_ptr<ddp::Reducer> reducer_;
@@ -100,8 +100,9 @@ int64_t batch_of(const First& first, const Rest&... rest) {
 /// no_grad, is not synchronised; `torch::autograd::grad` neither.
 ///
 /// Any forward signature: arguments are handed on, and what it returns is searched for tensors (outputs.h).
-/// All ranks must construct it, and backpropagate, equally often. A backward that threw on one rank is over
-/// for the others when that rank calls forward next or goes: they throw, and all can go on. Not thread-safe.
+/// All ranks must construct it, and backpropagate, equally often. A backward that threw on one rank, after
+/// it had reached the model, is over for the others when that rank calls forward next or goes: they throw,
+/// and all can go on. Not thread-safe.
 template <typename Impl>
 class DistributedDataParallel : public DistributedDataParallelBase {
  public:
@@ -114,7 +115,7 @@ class DistributedDataParallel : public DistributedDataParallelBase {
     const int64_t batch = ddp::batch_of(args...);
     before_forward(batch);
     auto output = module_->forward(std::forward<Args>(args)...);
-    for_each_tensor(output, [&](const at::Tensor& tensor) { watch(tensor, batch); });
+    for_each_tensor(output, [&](const at::Tensor& tensor) { watch(const_cast<at::Tensor&>(tensor), batch); });
     return output;
   }
   template <typename... Args>

@@ -32,7 +32,7 @@ struct DdpLoggingData {
   double communication_us = 0;  ///< In which some bucket was being reduced.
   double exposed_us = 0;        ///< Of these, those after backward had computed its last gradient.
   double overlap() const {      ///< What part of communication was hidden.
-    return communication_us > 0 ? 1 - exposed_us / communication_us : 0;
+    return communication_us > exposed_us ? 1 - exposed_us / communication_us : 0;
   }
 };
 

@@ -8,9 +8,11 @@ namespace lockstep {
 /// What becomes of ranks that give batches of different sizes (the first dimension of the first tensor given
 /// to forward). The mean over ranks of their means is then not the mean over all samples.
 enum class UnequalBatches : uint8_t {
-  kRefuse,      ///< backward() throws on all ranks. Costs nothing.
-  kGlobalMean,  ///< Every sample weighs the same. Costs a small all-reduce in each forward.
-  kIgnore,      ///< Every rank weighs the same; for inputs whose first dimension is not the batch.
+  kRefuse,  ///< backward() throws on all ranks. Costs nothing.
+  /// Every sample weighs the same. Costs a small all-reduce in each forward. The output of one forward must
+  /// not be the input of another: its gradient would be weighed twice.
+  kGlobalMean,
+  kIgnore,  ///< Every rank weighs the same; for inputs whose first dimension is not the batch.
 };
 
 struct DdpOptions {
@@ -30,6 +32,9 @@ struct DdpOptions {
   /// helps: between hosts always, on shared memory if this rank has a core to spare.
   std::optional<bool> overlap = {};
   UnequalBatches unequal_batches = UnequalBatches::kRefuse;
+  /// An optimizer that steps a tied parameter twice, as it seems from the first step, is an error. Switch it
+  /// off if that parameter has a learning rate of its own.
+  bool check_tied_steps = true;
   /// Looks for NaN and Inf in each bucket before it is sent; one is an error that names parameter and rank.
   /// Costs a pass over the gradients.
   bool check_finite = false;
