@@ -42,6 +42,15 @@ int run_bench_allocator(const BenchAllocatorOptions&, const Invocation& invocati
   return hand_over(invocation);
 }
 
+int run_bench_ddp_rank(const DdpRankOptions&, const Invocation& invocation) {
+  return hand_over(invocation);
+}
+
+int run_bench_overlap(const BenchOverlapOptions&, const Invocation& invocation) {
+  use_fast_kernels();
+  return hand_over(invocation);
+}
+
 int run_probe(const Invocation& invocation) {
   return hand_over(invocation);
 }

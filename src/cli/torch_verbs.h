@@ -1,6 +1,8 @@
 #pragma once
 
 #include "cli/bench_allocator.h"
+#include "cli/bench_ddp_rank.h"
+#include "cli/bench_overlap.h"
 #include "cli/train_options.h"
 #include "cli/verb.h"
 
@@ -11,6 +13,8 @@ namespace lockstep::cli {
 // typing error costs no LibTorch start.
 
 int run_bench_allocator(const BenchAllocatorOptions& options, const Invocation& invocation);
+int run_bench_ddp_rank(const DdpRankOptions& options, const Invocation& invocation);
+int run_bench_overlap(const BenchOverlapOptions& options, const Invocation& invocation);
 int run_probe(const Invocation& invocation);
 int run_train(const TrainOptions& options, const Invocation& invocation);
 

@@ -209,34 +209,77 @@ TEST_P(Graph, ParametersCanBeFrozenAndUnfrozenBetweenSteps) {
   });
 }
 
-TEST_P(Graph, ActivationCheckpointingWorksAlsoIfALayerIsUsedTwice) {
+/// Checkpointing both ways: by a backward within, and by asking autograd for the gradients of an inner graph.
+class Checkpointing : public testing::TestWithParam<std::tuple<int, bool>> {};
+
+TEST_P(Checkpointing, WorksAlsoIfALayerIsUsedTwice) {
+  const auto [world, re_entrant] = GetParam();
   struct CheckpointedImpl : torch::nn::Module {
     CheckpointedImpl() {
       shared = register_module("shared", torch::nn::Linear(kWidth, kWidth));
       last = register_module("last", torch::nn::Linear(kWidth, kWidth));
     }
-    torch::Tensor forward(const torch::Tensor& input, bool checkpoints) {
+    torch::Tensor forward(const torch::Tensor& input, bool checkpoints, bool within) {
       auto x = input.detach().requires_grad_();
       for (int i = 0; i < 2; ++i) {
-        x = (checkpoints ? Checkpoint::apply(x, shared.get()) : shared->forward(x)).tanh();
+        if (!checkpoints) {
+          x = shared->forward(x);
+        } else if (within) {
+          x = Checkpoint::apply(x, shared.get());
+        } else {
+          x = CheckpointByGrad::apply(x, shared->weight, shared->bias);
+        }
+        x = x.tanh();
       }
       return last->forward(x);
     }
     torch::nn::Linear shared = nullptr, last = nullptr;
   };
   TORCH_MODULE(Checkpointed);
-  on_ranks(world(), [&](Communicator& comm) {
+  on_ranks(world, [&, within = re_entrant](Communicator& comm) {
     auto model = filled(Checkpointed(), 1);
     auto alone = filled(Checkpointed(), 1);
     DistributedDataParallel ddp(model, comm, many_buckets());
     for (int step = 0; step < 3; ++step) {
       model->zero_grad(/*set_to_none=*/true);
       alone->zero_grad(/*set_to_none=*/true);
-      ddp.forward(input_of(comm), true).square().mean().backward();
-      alone->forward(input_of(comm), false).square().mean().backward();
+      ddp.forward(input_of(comm), true, within).square().mean().backward();
+      alone->forward(input_of(comm), false, within).square().mean().backward();
       auto expected = gradients_of(*alone);
       for (auto& gradient : expected) comm.all_reduce(gradient, ReduceOp::kMean);
       expect_close(gradients_of(*model), expected, "gradients");
+    }
+  });
+}
+
+INSTANTIATE_TEST_SUITE_P(Ways, Checkpointing, testing::Combine(testing::Values(1, 2, 3), testing::Bool()));
+
+TEST_P(Graph, ASharedWeightBesideAnUnusedOneIsAveragedOnce) {
+  struct SharedImpl : torch::nn::Module {
+    SharedImpl() {
+      shared = register_module("shared", torch::nn::Linear(kWidth, kWidth));
+      unused = register_module("unused", torch::nn::Linear(kWidth, kWidth));
+    }
+    torch::Tensor forward(const torch::Tensor& input) {
+      return shared->forward(shared->forward(input).tanh());
+    }
+    torch::nn::Linear shared = nullptr, unused = nullptr;
+  };
+  TORCH_MODULE(Shared);
+  on_ranks(world(), [&](Communicator& comm) {
+    auto model = filled(Shared(), 1);
+    auto alone = filled(Shared(), 1);
+    DdpOptions options = many_buckets();
+    options.find_unused_parameters = true;
+    DistributedDataParallel ddp(model, comm, options);
+    alone->forward(input_of(comm)).square().mean().backward();
+    auto expected = gradients_of(*alone->shared);
+    for (auto& gradient : expected) comm.all_reduce(gradient, ReduceOp::kMean);
+    for (int step = 0; step < 3; ++step) {
+      model->zero_grad(/*set_to_none=*/true);
+      ddp.forward(input_of(comm)).square().mean().backward();
+      expect_close(gradients_of(*model->shared), expected, "gradients");
+      EXPECT_FALSE(model->unused->weight.grad().defined());
     }
   });
 }

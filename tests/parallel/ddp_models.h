@@ -61,4 +61,23 @@ class Checkpoint : public torch::autograd::Function<Checkpoint> {
   }
 };
 
+/// The same for a linear layer, without a backward within: the weights are inputs, and get their gradients
+/// from outside.
+class CheckpointByGrad : public torch::autograd::Function<CheckpointByGrad> {
+ public:
+  static torch::Tensor forward(torch::autograd::AutogradContext* context, const torch::Tensor& input,
+                               const torch::Tensor& weight, const torch::Tensor& bias) {
+    context->save_for_backward({input, weight, bias});
+    return torch::linear(input, weight, bias);
+  }
+  static torch::autograd::variable_list backward(torch::autograd::AutogradContext* context,
+                                                 torch::autograd::variable_list gradients) {
+    std::vector<torch::Tensor> inputs;
+    for (const auto& saved : context->get_saved_variables())
+      inputs.push_back(saved.detach().requires_grad_());
+    const torch::AutoGradMode grad_mode(true);
+    return torch::autograd::grad({torch::linear(inputs[0], inputs[1], inputs[2])}, inputs, {gradients[0]});
+  }
+};
+
 }  // namespace lockstep::test

@@ -1,5 +1,9 @@
 // What DistributedDataParallel computes is what one process computes on the whole batch.
+#include <sstream>
+
 #include "lockstep/train/models/full_mlp.h"
+#include "lockstep/train/optim/clip_grad_norm.h"
+#include "lockstep/train/optim/fused_adam.h"
 #include "parallel/ddp_support.h"
 
 namespace lockstep::test {
@@ -236,6 +240,79 @@ TEST_P(Parity, UnequalBatchesGiveTheMeanOverAllSamplesOnRequest) {
       ddp.forward(shard(batch, comm.rank(), world())).square().mean().backward();
       expect_close(gradients_of(*model), gradients_of(*alone), "gradients");
     }
+  });
+}
+
+struct NormedImpl : torch::nn::Module {
+  NormedImpl() {
+    first = register_module("first", torch::nn::Linear(kDim, kDim));
+    norm = register_module("norm", torch::nn::BatchNorm1d(kDim));
+  }
+  torch::Tensor forward(const torch::Tensor& input) { return norm->forward(first->forward(input)); }
+  torch::nn::Linear first = nullptr;
+  torch::nn::BatchNorm1d norm = nullptr;
+};
+TORCH_MODULE(Normed);
+
+TEST_P(Parity, PlainBatchNormNormalisesEachShareByItself) {
+  const auto batch = random(8, {12, kDim});
+  auto alone = filled(Normed(), 5);
+  torch::Tensor loss = torch::zeros({});
+  for (int rank = 0; rank < world(); ++rank) {
+    loss = loss + alone->forward(shard(batch, rank, world())).tanh().square().mean() / world();
+  }
+  loss.backward();
+  on_ranks(world(), [&](Communicator& comm) {
+    auto model = filled(Normed(), 5);
+    DistributedDataParallel ddp(model, comm, options());
+    ddp.forward(shard(batch, comm.rank(), world())).tanh().square().mean().backward();
+    expect_close(gradients_of(*model), gradients_of(*alone), "gradients");
+  });
+}
+
+TEST_P(Parity, ATrainingThatWasSavedAndLoadedGoesOnAsIfItHadNotStopped) {
+  const auto batch_of = [](int step) { return random(200 + static_cast<uint64_t>(step), {12, kDim}); };
+  on_ranks(world(), [&](Communicator& comm) {
+    const auto train = [&](FullMLP& model, FusedAdam& optimizer, int begin, int end) {
+      DistributedDataParallel ddp(model, comm, options());
+      for (int step = begin; step < end; ++step) {
+        optimizer.zero_grad();
+        ddp.forward(shard(batch_of(step), comm.rank(), world())).square().mean().backward();
+        optimizer.step();
+      }
+    };
+    FullMLP whole(kDim, 3, 5);
+    FusedAdam whole_optimizer(whole->parameters(), torch::optim::AdamOptions(0.01));
+    train(whole, whole_optimizer, 0, 6);
+
+    std::stringstream file, optimizer_file;
+    FullMLP before(kDim, 3, 5);
+    FusedAdam before_optimizer(before->parameters(), torch::optim::AdamOptions(0.01));
+    train(before, before_optimizer, 0, 3);
+    torch::save(before, file);
+    torch::save(before_optimizer, optimizer_file);
+    FullMLP after(kDim, 3, 77);
+    FusedAdam after_optimizer(after->parameters(), torch::optim::AdamOptions(0.01));
+    torch::load(after, file);
+    torch::load(after_optimizer, optimizer_file);
+    train(after, after_optimizer, 3, 6);
+    expect_close(after->parameters(), whole->parameters(), "weights", 0);
+  });
+}
+
+TEST_P(Parity, ClippingByTheGlobalNormIsThatOfOneProcess) {
+  const auto batch = random(9, {12, kDim});
+  FullMLP alone(kDim, 3, 5);
+  (alone->forward(batch).square().mean() * 100).backward();
+  const double expected = clip_grad_norm_(alone->parameters(), 0.5);
+  on_ranks(world(), [&](Communicator& comm) {
+    FullMLP model(kDim, 3, 5);
+    DistributedDataParallel ddp(model, comm, options());
+    (ddp.forward(shard(batch, comm.rank(), world())).square().mean() * 100).backward();
+    const double norm = clip_grad_norm_(ddp.parameters(), 0.5);
+    EXPECT_NEAR(norm, expected, 1e-5 * expected);
+    EXPECT_TRUE(are_equal_on_all_ranks(comm, {torch::tensor(norm, torch::kDouble)})) << "in every bit";
+    expect_close(gradients_of(*model), gradients_of(*alone), "gradients");
   });
 }
 

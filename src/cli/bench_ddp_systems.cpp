@@ -1,0 +1,157 @@
+#include "cli/bench_ddp_systems.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <fstream>
+#include <limits>
+
+#include "cli/bench_ddp_python.h"
+#include "lockstep/error.h"
+
+namespace lockstep::cli {
+
+namespace {
+
+using Json = nlohmann::json;
+
+/// Who runs a system; PyTorch's two share their processes.
+std::string job_name(const std::string& system) {
+  return system.starts_with("pytorch") ? "pytorch" : system;
+}
+
+/// The answers that count: of a single process, its own.
+std::vector<Json> counted(const std::string& system, std::vector<Json> answers) {
+  if (system == "libtorch") answers.resize(1);
+  return answers;
+}
+
+/// JSON has no word for what is not finite: null.
+double number(const Json& json) {
+  return json.is_number() ? json.get<double>() : std::numeric_limits<double>::quiet_NaN();
+}
+
+/// Over ranks; 0 for what a system does not tell.
+double mean(const std::vector<Json>& answers, const char* key) {
+  double sum = 0;
+  for (const auto& answer : answers) sum += answer.contains(key) ? number(answer[key]) : 0;
+  return sum / static_cast<double>(answers.size());
+}
+
+std::string settings_text(const Json& hello) {
+  return fmt::format("{} threads on CPUs {} with OPENBLAS_CORETYPE '{}'", hello["threads"].get<int>(),
+                     fmt::join(hello["cpus"].get<std::vector<int>>(), ","),
+                     hello["coretype"].get<std::string>());
+}
+
+}  // namespace
+
+DdpSystems::DdpSystems(const DdpBench& bench, const std::vector<std::string>& peers,
+                       const std::filesystem::path& commands)
+    : bench_(bench), commands_(commands) {
+  names_.insert(names_.end(), peers.begin(), peers.end());
+  const auto torch = commands / "lockstep-torch";
+  if (!std::filesystem::exists(torch)) {
+    throw Error(fmt::format(
+        "cannot start {}; hint: this build has no LibTorch part, build the preset release", torch.string()));
+  }
+  // Before anything is started: it may take the installation of a package.
+  if (std::any_of(names_.begin(), names_.end(), [](const auto& name) { return job_name(name) == "pytorch"; }))
+    require_python_torch(commands);
+  std::ofstream(folder_.path() / "request.json") << Json(bench);
+  for (const auto& system : names_) {
+    const std::string job = job_name(system);
+    if (jobs_.contains(job)) continue;
+    if (job == "pytorch") {
+      start(job, {kDebianPython, find_ddp_peer(commands).string(), folder_.path().string()});
+    } else {
+      start(job, {torch.string(), "bench-ddp-rank", folder_.path().string(), job});
+    }
+  }
+}
+
+void DdpSystems::start(const std::string& job, const std::vector<std::string>& program) {
+  auto environment = launch::current_environment();
+  environment.erase("LOCKSTEP_ENGINE");  // --engine says it
+  environment["USE_LIBUV"] = "0";  // Debian 13 builds PyTorch without it, which asks for it all the same
+  jobs_[job] = std::make_unique<AskedJob>(AskedJob::Options{.name = job,
+                                                            .folder = folder_.path(),
+                                                            .command = commands_ / "lockstep",
+                                                            .program = program,
+                                                            .world = static_cast<int>(bench_.world),
+                                                            .environment = std::move(environment)});
+}
+
+AskedJob& DdpSystems::job_of(const std::string& system) {
+  return *jobs_.at(job_name(system));
+}
+
+DdpSettings DdpSystems::settings() {
+  const auto own = jobs_.at("lockstep")->ask({{"do", "hello"}});
+  DdpSettings settings = {
+      .cpus = {}, .threads = own[0]["threads"], .coretype = own[0]["coretype"], .versions = {}};
+  for (const auto& hello : own)
+    settings.cpus.push_back(fmt::format("{}", fmt::join(hello["cpus"].get<std::vector<int>>(), ",")));
+  for (const auto& [name, job] : jobs_) {
+    const auto answers = counted(name, job->ask({{"do", "hello"}}));
+    settings.versions[name] = answers[0]["version"];
+    for (size_t rank = 0; rank < answers.size(); ++rank) {
+      const std::string found = settings_text(answers[rank]), expected = settings_text(own[rank]);
+      if (found == expected) continue;
+      throw Error(fmt::format("bench ddp: rank {} of {} computes with {}, that of lockstep with {}", rank,
+                              name, found, expected));
+    }
+  }
+  return settings;
+}
+
+void DdpSystems::build(size_t model) {
+  const Json question = {{"do", "build"}, {"model", model}, {"systems", names_}};
+  jobs_.at("lockstep")->ask(question);  // writes what the others read
+  for (const auto& [name, job] : jobs_) {
+    if (name != "lockstep") job->ask(question);
+  }
+  for (const auto& entry : std::filesystem::directory_iterator(folder_.path())) {
+    if (entry.path().extension() == ".f32") std::filesystem::remove(entry.path());
+  }
+}
+
+std::vector<double> DdpSystems::train(const std::string& system, int64_t steps) {
+  const auto answers =
+      counted(system, job_of(system).ask({{"do", "check"}, {"system", system}, {"steps", steps}}));
+  for (const auto& answer : answers) {
+    // Losses alone would hardly tell: what ranks share of each other's gradients moves them by a percent.
+    if (answer["weights"] == answers[0]["weights"]) continue;
+    throw Error(fmt::format("bench ddp: {}: after {} steps the weights of two ranks add up to {} and {}",
+                            system, steps, answer["weights"].dump(), answers[0]["weights"].dump()));
+  }
+  std::vector<double> losses(static_cast<size_t>(steps));
+  for (const auto& answer : answers) {
+    for (size_t i = 0; i < losses.size(); ++i)
+      losses[i] += number(answer["losses"].at(i)) / static_cast<double>(answers.size());
+  }
+  return losses;
+}
+
+DdpRound DdpSystems::time(const std::string& system, int64_t warm_up, int64_t steps) {
+  const auto answers = counted(
+      system,
+      job_of(system).ask({{"do", "time"}, {"system", system}, {"warm_up", warm_up}, {"steps", steps}}));
+  DdpRound round = {.forward_ms = mean(answers, "forward_ms"),
+                    .backward_ms = mean(answers, "backward_ms"),
+                    .exposed_ms = mean(answers, "exposed_ms"),
+                    .optimizer_ms = mean(answers, "optimizer_ms"),
+                    .loss = mean(answers, "loss")};
+  for (const auto& answer : answers) round.step_ms = std::max(round.step_ms, answer["step_ms"].get<double>());
+  if (answers[0].contains("bucket_bytes")) answers[0]["bucket_bytes"].get_to(round.bucket_bytes);
+  return round;
+}
+
+DdpFloor DdpSystems::floor(int64_t steps) {
+  const auto answers = jobs_.at("lockstep")->ask({{"do", "floor"}, {"steps", steps}});
+  return {.forward_ms = mean(answers, "forward_ms"),
+          .backward_ms = mean(answers, "backward_ms"),
+          .optimizer_ms = mean(answers, "optimizer_ms")};
+}
+
+}  // namespace lockstep::cli
