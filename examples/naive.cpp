@@ -33,10 +33,12 @@ int main() {
     alone_optimizer.step();
     comms.barrier();
 
-    const lockstep::trace::Scope scope(kStep, {.call = step});
-    auto loss = lockstep::naive_data_parallel_step(model, comms, my_input, my_target, optimizer);
+    const auto my_loss = [&] {
+      const lockstep::trace::Scope scope(kStep, {.call = step});
+      return lockstep::naive_data_parallel_step(model, comms, my_input, my_target, optimizer);
+    }();
 
-    loss = comms.all_reduce_mean(loss.detach());  // equal shares: the mean of means is the mean
+    const auto loss = comms.all_reduce_mean(my_loss.detach());  // equal shares: the mean of means is the mean
     if (comms.rank() == 0 && (step + 1) % 4 == 0) {
       std::printf("step %2ld  loss over all ranks %.6f, in one process %.6f\n", static_cast<long>(step + 1),
                   loss.item<double>(), loss_alone.item<double>());
