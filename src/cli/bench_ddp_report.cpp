@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "cli/sample.h"
 
 namespace lockstep::cli {
@@ -75,8 +77,11 @@ Json breakdown_json(const DdpBench& bench, const DdpModelResult& result) {
       sample_of(result.floors, &DdpFloor::optimizer_ms).median(),
       fmt::format("its loads and stores alone, {} bytes a parameter", bench.optimizer == "sgd" ? 20 : 28)));
   parts.push_back(part_json("the rest", rest, Json(), ""));
+  double floor_ms = 0;
+  for (const auto& part : parts) floor_ms += part["floor_ms"].is_null() ? 0 : part["floor_ms"].get<double>();
   return {{"model", result.model.name()},
           {"batch", result.model.batch},
+          {"floor_ms", floor_ms},
           {"parameters", result.model.parameter_count()},
           {"steps_per_round", result.steps},
           {"copy_gbps_per_rank", result.copy_rate * 1e-9},
@@ -163,6 +168,23 @@ void print_breakdown(const Json& model) {
   }
 }
 
+/// How near the step is to what this machine can do, and how far ahead of a peer it could be at most.
+void print_bound(const Json& model, const Json& rows) {
+  const auto row_of = [&](const char* system) {
+    return std::find_if(rows.begin(), rows.end(), [&](const Json& row) {
+      return row["system"] == system && row["model"] == model["model"] && row["batch"] == model["batch"];
+    });
+  };
+  const double floor_ms = model["floor_ms"];
+  const double step_ms = (*row_of("lockstep"))["step_ms"];
+  fmt::print("  all floors together are {:.2f} ms: {:.0f}% of the step", floor_ms, 100 * floor_ms / step_ms);
+  if (const auto peer = row_of("pytorch-ddp"); peer != rows.end()) {
+    fmt::print("; at the floors pytorch-ddp would take {:.2f} times as long",
+               (*peer)["step_ms"].get<double>() / floor_ms);
+  }
+  fmt::print("\n");
+}
+
 }  // namespace
 
 Json ddp_document(const DdpBench& bench, const DdpSettings& settings,
@@ -185,7 +207,10 @@ Json ddp_document(const DdpBench& bench, const DdpSettings& settings,
 void print_ddp(const Json& document) {
   print_head(document);
   print_rows(document);
-  for (const auto& model : document["breakdown"]) print_breakdown(model);
+  for (const auto& model : document["breakdown"]) {
+    print_breakdown(model);
+    print_bound(model, document["rows"]);
+  }
 }
 
 }  // namespace lockstep::cli

@@ -80,6 +80,18 @@ void for_each_piece(std::span<const Buffer> parts, int64_t begin, int64_t count,
   }
 }
 
+/// False if the sender has not come.
+bool welcome_soon(Transfer& receive, const transport::Limit& limit) {
+  transport::Limit soon = limit;
+  soon.timeout = std::min(limit.timeout, decltype(limit.timeout)(std::chrono::milliseconds(5)));
+  try {
+    receive.welcome(soon);
+  } catch (const TimeoutError&) {
+    return false;
+  }
+  return true;
+}
+
 template <typename SourceOf, typename DestinationOf>
 void run_combine(const ReadyPlan& ready, const Step& step, const Data& data, SourceOf source_of,
                  DestinationOf destination_of, int64_t elements) {
@@ -181,8 +193,11 @@ void Executor::run_messages(const ReadyPlan& ready, const transport::Header& hea
       const size_t bytes = bytes_of(step);
       if (step.is_local() || step.slots.count == 0 || (bytes == 0 && !barrier)) continue;
       if (step.is_send()) {
-        sends.push_back(
-            {i, transport_.send(Stream::kCollective, step.peer, header, address(step.slots.first), bytes)});
+        for (const auto& earlier : sends) {
+          if (steps[earlier.step].peer == step.peer) earlier.transfer->release();
+        }
+        sends.push_back({i, transport_.announce(Stream::kCollective, step.peer, header,
+                                                address(step.slots.first), bytes)});
       } else if (step.kind == Kind::kRecv) {
         receives.push_back({i, transport_.receive(Stream::kCollective, step.peer, header,
                                                   address(step.slots.first), bytes)});
@@ -191,6 +206,12 @@ void Executor::run_messages(const ReadyPlan& ready, const transport::Header& hea
         next += bytes;
       }
     }
+    // All ranks welcome what comes before anything long goes out: so it moves both ways at once. Not for
+    // long: who is late shall not keep others from their data.
+    for (const auto& moving : receives) {
+      if (!welcome_soon(*moving.transfer, limit)) break;
+    }
+    for (const auto& moving : sends) moving.transfer->release();
     for (const auto* all : {&receives, &sends}) {
       for (const auto& moving : *all) {
         moving.transfer->wait(limit);

@@ -45,6 +45,11 @@ class Transfer {
   virtual bool test() = 0;
   /// Until it is over. Throws TimeoutError naming the peer, Interrupted, or Mismatch.
   virtual void wait(const Limit& limit) = 0;
+  /// Of a receive: until the sender has been told that its data is welcome, unless others on the same way
+  /// come first. Throws as wait() does; after a TimeoutError it goes on all the same.
+  virtual void welcome(const Limit&) {}
+  /// Of a send that was announced: now its data may go.
+  virtual void release() {}
   /// Whether it goes on only while some thread of this rank waits for something.
   virtual bool needs_company() const { return false; }
 };
@@ -65,6 +70,13 @@ class Transport {
   /// Starts to send. The data must stay until it is over.
   virtual std::unique_ptr<Transfer> send(Stream stream, int to, const Header& header, const void* data,
                                          size_t bytes) = 0;
+  /// The same, but data that would be long on its way waits for release() or wait(): on one connection it
+  /// would keep this rank's own welcome to the other's data waiting, and nothing would move both ways at
+  /// once. Until then nothing else may be sent to this rank in this stream.
+  virtual std::unique_ptr<Transfer> announce(Stream stream, int to, const Header& header, const void* data,
+                                             size_t bytes) {
+    return send(stream, to, header, data, bytes);
+  }
   /// Starts to receive exactly `bytes` bytes under exactly this header.
   virtual std::unique_ptr<Transfer> receive(Stream stream, int from, const Header& header, void* data,
                                             size_t bytes) = 0;

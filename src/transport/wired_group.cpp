@@ -52,6 +52,15 @@ bool WiredGroup::native_sum(float* data, int64_t count) {
 
 std::unique_ptr<Transfer> WiredGroup::send(Stream stream, int to, const Header& header, const void* data,
                                            size_t bytes) {
+  auto transfer = std::make_unique<WiredSend>(*this, stream, to, header, data, bytes);
+  transfer->release();
+  return transfer;
+}
+
+std::unique_ptr<Transfer> WiredGroup::announce(Stream stream, int to, const Header& header, const void* data,
+                                               size_t bytes) {
+  constexpr size_t kLong = size_t{128} << 10;
+  if (bytes < kLong) return send(stream, to, header, data, bytes);
   return std::make_unique<WiredSend>(*this, stream, to, header, data, bytes);
 }
 

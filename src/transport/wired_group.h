@@ -29,6 +29,8 @@ class WiredGroup final : public Transport {
 
   std::unique_ptr<Transfer> send(Stream stream, int to, const Header& header, const void* data,
                                  size_t bytes) override;
+  std::unique_ptr<Transfer> announce(Stream stream, int to, const Header& header, const void* data,
+                                     size_t bytes) override;
   std::unique_ptr<Transfer> receive(Stream stream, int from, const Header& header, void* data,
                                     size_t bytes) override;
   bool native_sum(float* data, int64_t count) override;

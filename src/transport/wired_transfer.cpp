@@ -11,19 +11,27 @@ namespace lockstep::transport {
 
 WiredSend::WiredSend(WiredGroup& group, Stream stream, int to, const Header& header, const void* data,
                      size_t bytes)
-    : group_(group), stream_(stream), to_(to), envelope_{.header = header, .bytes = bytes} {
-  const bool small = bytes <= Envelope::kSmallBytes;
-  if (small && bytes > 0) std::memcpy(envelope_.small, data, bytes);
-  const std::lock_guard lock(group_.lane(stream, to).sending);
+    : group_(group), stream_(stream), to_(to), data_(data), envelope_{.header = header, .bytes = bytes} {
+  if (bytes <= Envelope::kSmallBytes && bytes > 0) std::memcpy(envelope_.small, data, bytes);
+  turn_ = std::unique_lock(group_.lane(stream, to).sending);
   first_ = group_.post_send(stream, to, &envelope_, sizeof(envelope_));
-  if (!small) second_ = group_.post_send(stream, to, data, bytes);
+}
+
+void WiredSend::release() {
+  if (!turn_.owns_lock()) return;
+  if (envelope_.bytes > Envelope::kSmallBytes) {
+    second_ = group_.post_send(stream_, to_, data_, envelope_.bytes);
+  }
+  turn_.unlock();
 }
 
 bool WiredSend::test() {
+  release();
   return group_.look_once(*first_, to_) && (!second_ || group_.look_once(*second_, to_));
 }
 
 void WiredSend::wait(const Limit& limit) {
+  release();
   const WiredGroup::Awaited awaited{stream_, to_, envelope_.header, "receive"};
   group_.await(*first_, awaited, limit);
   if (second_) group_.await(*second_, awaited, limit);
@@ -67,6 +75,13 @@ bool WiredReceive::test() {
   return done_;
 }
 
+void WiredReceive::welcome(const Limit& limit) {
+  Lock lock(lane_.mutex);
+  if (!done_ && !lane_.served && !lane_.error && lane_.receives.front() == this) {
+    serve_first(lock, &limit, Aim::kWelcome);
+  }
+}
+
 void WiredReceive::wait(const Limit& limit) {
   const auto began = Control::Clock::now();
   Lock lock(lane_.mutex);
@@ -84,14 +99,14 @@ void WiredReceive::wait(const Limit& limit) {
   }
 }
 
-void WiredReceive::serve_first(Lock& lock, const Limit* limit) {
+void WiredReceive::serve_first(Lock& lock, const Limit* limit, Aim aim) {
   WiredReceive* const first = lane_.receives.front();
   lane_.served = true;
   lock.unlock();
   bool over = false;
   std::exception_ptr error, too_late;
   try {
-    over = first->advance(limit);
+    over = first->advance(limit, aim);
   } catch (const TimeoutError&) {
     too_late = std::current_exception();  // for this thread: another may have more patience
   } catch (...) {
@@ -117,7 +132,7 @@ void WiredReceive::ask() {
   if (!first_) first_ = group_.post_receive(stream_, from_, &envelope_, sizeof(envelope_));
 }
 
-bool WiredReceive::advance(const Limit* limit) {
+bool WiredReceive::advance(const Limit* limit, Aim aim) {
   ask();
   if (!is_over(*first_, limit)) return false;
   if (envelope_.header != expected_ || envelope_.bytes != bytes_) {
@@ -128,7 +143,7 @@ bool WiredReceive::advance(const Limit* limit) {
     return true;
   }
   if (!second_) second_ = group_.post_receive(stream_, from_, data_, bytes_);
-  return is_over(*second_, limit);
+  return aim == Aim::kEnd && is_over(*second_, limit);
 }
 
 bool WiredReceive::is_over(Wire::Post& post, const Limit* limit) {

@@ -15,19 +15,22 @@ struct Envelope {
 };
 static_assert(sizeof(Envelope) == 512);
 
-/// A message that goes out. Both of its parts are on their way from the start.
+/// A message that goes out: the envelope at once, the payload when it is released.
 class WiredSend final : public Transfer {
  public:
   WiredSend(WiredGroup& group, Stream stream, int to, const Header& header, const void* data, size_t bytes);
 
   bool test() override;
   void wait(const Limit& limit) override;
+  void release() override;
 
  private:
   WiredGroup& group_;
   const Stream stream_;
   const int to_;
+  const void* const data_;
   Envelope envelope_;
+  std::unique_lock<std::mutex> turn_;   ///< On its lane, until the payload is behind the envelope.
   std::unique_ptr<Wire::Post> first_;   ///< The envelope.
   std::unique_ptr<Wire::Post> second_;  ///< The payload, if it has its own message.
 };
@@ -40,6 +43,7 @@ class WiredReceive final : public Transfer {
 
   bool test() override;
   void wait(const Limit& limit) override;
+  void welcome(const Limit& limit) override;
   /// An envelope must be looked at before its payload comes.
   bool needs_company() const override;
 
@@ -48,11 +52,13 @@ class WiredReceive final : public Transfer {
 
   /// Asks for the envelope, if that was not done yet.
   void ask();
-  /// Moves it on as far as it goes, with patience if there is a limit; whether it is over.
-  bool advance(const Limit* limit);
+  /// Moves it on as far as it goes, with patience if there is a limit; whether it is over. To `kWelcome`: no
+  /// further than until the payload is asked for.
+  enum class Aim : uint8_t { kWelcome, kEnd };
+  bool advance(const Limit* limit, Aim aim);
   bool is_over(Wire::Post& post, const Limit* limit);
   /// Serves the lane's first receive, this or an earlier one. The lane is locked, and served by nobody.
-  void serve_first(Lock& lock, const Limit* limit);
+  void serve_first(Lock& lock, const Limit* limit, Aim aim = Aim::kEnd);
 
   WiredGroup& group_;
   const Stream stream_;

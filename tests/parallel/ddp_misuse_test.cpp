@@ -62,6 +62,8 @@ TEST_P(Misuse, UnequalBatchesAreRefusedWithBothSizes) {
                   HasSubstr("ranks gave between 3 and 5 samples"));
       ddp.forward(input_of(comm)).mean().backward();
     }
+    EXPECT_THAT(thrown_by([&] { ddp.forward(input_of(comm, comm.rank() == 1 ? 0 : 3)).sum().backward(); }),
+                HasSubstr("ranks gave between 0 and 3 samples"));
     DdpOptions ignores = many_buckets();
     ignores.unequal_batches = UnequalBatches::kIgnore;
     DistributedDataParallel other(model, comm, ignores);

@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "support/child.h"
+#include "support/temporary_folder.h"
 
 namespace lockstep::test {
 namespace {
@@ -108,6 +109,37 @@ TEST(BenchDdp, HelpHasAnExample) {
   Child child(bench({"--help"}));
   EXPECT_EQ(child.wait(), 0);
   EXPECT_THAT(child.output(), HasSubstr("lockstep bench ddp --world 2 --model mlp:128x16 --batch 32"));
+}
+
+TEST(BenchOverlap, ComparesTheTwoWaysAndPrintsTheIdealBesideWhatWasReached) {
+  const TemporaryFolder folder;
+  Child child({LOCKSTEP_COMMAND,
+               "run",
+               "--nproc-per-node",
+               "2",
+               "--engine",
+               "gloo",
+               "--log-dir",
+               folder.path().string(),
+               "--",
+               LOCKSTEP_COMMAND,
+               "bench",
+               "overlap",
+               "--dim",
+               "32",
+               "--depth",
+               "3",
+               "--bucket-cap-mib",
+               "0.004",
+               "--rounds",
+               "2"});
+  ASSERT_EQ(child.wait(), 0) << child.errors();
+  EXPECT_THAT(child.output(),
+              testing::AllOf(HasSubstr("FullMLP(32, 3) on 2 ranks over gloo"),
+                             HasSubstr("(chosen: backward as long as communication)"),
+                             HasSubstr("3 buckets of 0.004 MiB"), HasSubstr("exposed, as logged"),
+                             HasSubstr("ideal, (F+B+C+O)/(F+max(B,C)+O), is ")));
+  EXPECT_TRUE(child.leaves_nothing());
 }
 
 }  // namespace

@@ -14,8 +14,8 @@ namespace lockstep::ddp {
 /// is loaded: is_armed() tells.
 class GradientHook {
  public:
-  /// `defined`: whether there was anything to add. Once for each backward, or for each inner one.
-  using Act = std::function<void(bool defined)>;
+  /// Once for each backward, or for each inner one; also if there was nothing to add.
+  using Act = std::function<void()>;
 
   GradientHook() = default;
   GradientHook(const at::Tensor& parameter, Act act);

@@ -26,7 +26,7 @@ struct HookTracker::Hooks {
 HookTracker::HookTracker(const AnyModel& model) : hooks_(std::make_unique<Hooks>()) {
   for (const auto& parameter : ddp::list_parameters(*model)) {
     if (!parameter.tensor.requires_grad()) continue;
-    hooks_->all.emplace_back(parameter.tensor, [this, name = parameter.name](bool) {
+    hooks_->all.emplace_back(parameter.tensor, [this, name = parameter.name] {
       const std::chrono::duration<double, std::micro> since = std::chrono::steady_clock::now() - begin_;
       calls_.push_back({.name = name, .at_us = since.count()});
     });

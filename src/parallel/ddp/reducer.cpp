@@ -95,25 +95,29 @@ Reducer::~Reducer() {
 
 void Reducer::arm_hooks() {
   const auto& parameters = replica_.parameters();
-  const auto matches = [&] {
-    size_t next = 0;
-    for (size_t i = 0; i < parameters.size(); ++i) {
-      if (!parameters[i].tensor.requires_grad()) continue;
-      if (next == gradients_.size() || gradients_[next].parameter != i) return false;
-      if (!gradients_[next].hook.is_armed(parameters[i].tensor)) return false;
-      ++next;
-    }
-    return next == gradients_.size();
-  };
-  if (!gradients_.empty() && matches()) return;
-  gradients_.clear();
+  std::vector<Gradient> wanted;
+  bool is_new = false;
   for (size_t i = 0; i < parameters.size(); ++i) {
-    if (!parameters[i].tensor.requires_grad()) continue;
-    const size_t index = gradients_.size();
-    gradients_.push_back({.parameter = i, .type = memory_of(parameters[i].name, parameters[i].tensor).type});
-    gradients_.back().hook =
-        GradientHook(parameters[i].tensor, [this, index](bool defined) { gradient_came(index, defined); });
+    const at::Tensor& tensor = parameters[i].tensor;
+    if (!tensor.requires_grad()) continue;
+    const size_t index = wanted.size();
+    const bool is_known = index < gradients_.size() && gradients_[index].parameter == i &&
+                          gradients_[index].scalar_type == tensor.scalar_type();
+    is_new = is_new || !is_known;
+    if (is_known && !is_new) {
+      wanted.push_back(std::move(gradients_[index]));
+    } else {
+      wanted.push_back({.parameter = i,
+                        .scalar_type = tensor.scalar_type(),
+                        .type = memory_of(parameters[i].name, tensor).type});
+    }
+    if (!wanted.back().hook.is_armed(tensor)) {
+      wanted.back().hook = GradientHook(tensor, [this, index] { gradient_came(index); });
+    }
   }
+  is_new = is_new || wanted.size() != gradients_.size();
+  gradients_ = std::move(wanted);
+  if (!is_new) return;
   has_learned_ = false;
   log_.rebuilt_bucket_bytes.clear();
   make_buckets(backwards(gradients_.size()));
@@ -229,7 +233,7 @@ void Reducer::open_step() {
   }
 }
 
-void Reducer::gradient_came(size_t index, bool /*defined*/) {
+void Reducer::gradient_came(size_t index) {
   if (opening_ == Opening::kGradients && no_syncs == 0) {
     // A gradient that comes again is of another backward: the last one did not come to its end.
     if (is_open_ && gradients_[index].came == gradients_[index].expected) cancel_step();
@@ -258,7 +262,11 @@ void Reducer::gradient_came(size_t index, bool /*defined*/) {
 void Reducer::send(Bucket& bucket, size_t newest) {
   std::vector<Buffer> places;
   places.reserve(bucket.gradients.size());
-  for (const size_t index : bucket.gradients) places.push_back(place_of(gradients_[index], index == newest));
+  for (const size_t index : bucket.gradients) {
+    places.push_back(place_of(gradients_[index], index == newest));
+    bucket.kept.push_back(gradients_[index].absent.defined() ? gradients_[index].absent
+                                                             : parameter_of(gradients_[index]).tensor.grad());
+  }
   bucket.is_sent = true;
   bucket.launched = Clock::now();
   if (overlaps_) {
@@ -352,7 +360,10 @@ void Reducer::close_step() {
       self.batch_ = 0;
       self.knows_batch_ = true;
       self.counted_.clear();
-      for (auto& bucket : self.buckets_) bucket.work = {};
+      for (auto& bucket : self.buckets_) {
+        bucket.work = {};
+        bucket.kept.clear();
+      }
       for (auto& gradient : self.gradients_) gradient.absent.reset();
     }
   } closing{*this};
@@ -376,7 +387,7 @@ void Reducer::agree() {
   const bool lacks = std::any_of(gradients_.begin(), gradients_.end(),
                                  [](const Gradient& each) { return each.absent.defined(); });
   const bool tells_batch =
-      options_.unequal_batches == UnequalBatches::kRefuse && knows_batch_ && batch_ > 0 && !is_shadow_;
+      options_.unequal_batches == UnequalBatches::kRefuse && knows_batch_ && !counted_.empty() && !is_shadow_;
   std::vector<int64_t> said = {problem_.empty() ? 0 : 1, lacks && !is_shadow_ ? 1 : 0,
                                tells_batch ? batch_ : kNoBatch, tells_batch ? -batch_ : kNoBatch};
   comm_.all_reduce(said, ReduceOp::kMax);

@@ -54,6 +54,7 @@ class Reducer : public std::enable_shared_from_this<Reducer> {
   /// A parameter that needs a gradient, in the step that is open.
   struct Gradient {
     size_t parameter;  ///< Its number in the replica.
+    at::ScalarType scalar_type;
     DataType type;
     GradientHook hook = {};
     size_t bucket = 0;
@@ -67,6 +68,7 @@ class Reducer : public std::enable_shared_from_this<Reducer> {
     size_t missing = 0;  ///< Gradients that have not come.
     bool is_sent = false;
     Work work = {};
+    std::vector<at::Tensor> kept = {};  ///< What is being reduced, though the caller may let go of it.
     Clock::time_point ready = {}, launched = {}, done = {};
   };
 
@@ -81,7 +83,7 @@ class Reducer : public std::enable_shared_from_this<Reducer> {
   void shadow_step();
   /// Ends a step that an exception left open: the others throw.
   void cancel_step();
-  void gradient_came(size_t index, bool defined);
+  void gradient_came(size_t index);
   void send_ready_buckets(size_t newest);
   void send(Bucket& bucket, size_t newest);
   /// The memory of a gradient that may be reduced in place. `newest`: it has just come, and backward holds it

@@ -22,7 +22,8 @@ struct GradientBucket {
 /// this lives, backward() leaves the mean of all ranks' gradients in `.grad`.
 ///
 /// What the wrapper does more: it broadcasts buffers before each forward, notices unequal batches, and takes
-/// part on a rank none of whose parameters got a gradient, where hooks alone would let the others wait.
+/// part on a rank none of whose parameters got a gradient, where hooks alone would let the others wait. And
+/// it notices that `to(dtype)` or a load took the hooks away: make these anew then.
 class BucketedDDPHooks {
  public:
   BucketedDDPHooks(const AnyModel& model, DataParallelComms& comms, double bucket_size_mb = 25.0);
