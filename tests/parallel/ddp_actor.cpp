@@ -83,12 +83,12 @@ void parity(Communicator& comm) {
     ddp.forward(batch.narrow(0, 4 * comm.rank(), 4)).square().mean().backward();
     optimizer.step();
     for (const auto& item : alone->named_parameters()) {
-      const auto& found = model->named_parameters()[item.key()];
+      const torch::Tensor found = model->named_parameters()[item.key()];
       require(torch::allclose(found, item.value(), 1e-3, 1e-4),
               fmt::format("step {}: {} differs", step, item.key()));
     }
     for (const auto& item : alone->named_buffers()) {
-      const auto& found = model->named_buffers()[item.key()];
+      const torch::Tensor found = model->named_buffers()[item.key()];
       require(torch::allclose(found.to(torch::kFloat), item.value().to(torch::kFloat), 1e-3, 1e-4),
               fmt::format("step {}: buffer {} differs", step, item.key()));
     }

@@ -222,13 +222,14 @@ bool Reducer::backward_reached(int64_t forward, int64_t batch) {
 void Reducer::close_at_end_of_backward() {
   // If backward throws, autograd drops its callbacks uncalled.
   struct End {
-    std::shared_ptr<Reducer> reducer;
-    bool was_called = false;
+    explicit End(std::shared_ptr<Reducer> of) : reducer(std::move(of)) {}
     ~End() {
       if (!was_called) reducer->is_abandoned_ = true;
     }
+    const std::shared_ptr<Reducer> reducer;
+    bool was_called = false;
   };
-  const auto end = std::make_shared<End>(End{.reducer = shared_from_this()});
+  const auto end = std::make_shared<End>(shared_from_this());
   torch::autograd::Engine::get_default_engine().queue_callback([end] {
     end->was_called = true;
     end->reducer->close_step();
