@@ -5,7 +5,6 @@
 #include <ATen/ops/randn.h>
 #include <fmt/format.h>
 
-#include <chrono>
 #include <cmath>
 #include <nlohmann/json.hpp>
 
@@ -18,21 +17,17 @@
 #include "lockstep/parallel/ddp/schedule.h"
 #include "lockstep/train/models/full_mlp.h"
 #include "lockstep/train/optim/fused_adam.h"
+#include "parallel/ddp/demo_tools.h"
 
 namespace lockstep::cli {
 
 namespace {
 
+using ddp::milliseconds_of;
+
 constexpr uint64_t kSeed = 1;
 constexpr double kLearningRate = 1e-5;
 constexpr int64_t kTrialBatch = 64;
-
-template <typename Act>
-double milliseconds_of(const Act& act) {
-  const auto begin = std::chrono::steady_clock::now();
-  act();
-  return std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - begin).count();
-}
 
 /// Where a step's time went, in ms. Communication is what follows backward.
 struct Parts {

@@ -166,15 +166,6 @@ TEST_P(Graph, GradientsThatAreAskedForByAutogradAreNotSynchronised) {
 
 TEST_P(Graph, EvaluationOnOneRankAloneDoesNotHang) {
   on_ranks(world(), [&](Communicator& comm) {
-    struct NormedImpl : torch::nn::Module {
-      NormedImpl() {
-        norm = register_module("norm", torch::nn::BatchNorm1d(kWidth));
-        linear = register_module("linear", torch::nn::Linear(kWidth, 1));
-      }
-      torch::Tensor forward(const torch::Tensor& input) { return linear->forward(norm->forward(input)); }
-      torch::nn::BatchNorm1d norm = nullptr;
-      torch::nn::Linear linear = nullptr;
-    };
     const auto model = std::make_shared<NormedImpl>();
     DistributedDataParallel ddp(model, comm, many_buckets());
     ddp.forward(input_of(comm)).mean().backward();

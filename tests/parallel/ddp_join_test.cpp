@@ -86,15 +86,6 @@ TEST_P(Join, WeighsSamplesAlsoWhenRanksAreDone) {
 }
 
 TEST_P(Join, CarriesBuffersAndAccumulation) {
-  struct NormedImpl : torch::nn::Module {
-    NormedImpl() {
-      norm = register_module("norm", torch::nn::BatchNorm1d(kWidth));
-      linear = register_module("linear", torch::nn::Linear(kWidth, 1));
-    }
-    torch::Tensor forward(const torch::Tensor& input) { return linear->forward(norm->forward(input)); }
-    torch::nn::BatchNorm1d norm = nullptr;
-    torch::nn::Linear linear = nullptr;
-  };
   on_ranks(world(), [&](Communicator& comm) {
     const auto model = std::make_shared<NormedImpl>();
     DistributedDataParallel ddp(model, comm, many_buckets());

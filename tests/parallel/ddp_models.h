@@ -24,6 +24,17 @@ struct TwoHeadsImpl : torch::nn::Module {
 };
 TORCH_MODULE(TwoHeads);
 
+/// Statistics that forward changes: buffers.
+struct NormedImpl : torch::nn::Module {
+  NormedImpl() {
+    norm = register_module("norm", torch::nn::BatchNorm1d(kWidth));
+    linear = register_module("linear", torch::nn::Linear(kWidth, 1));
+  }
+  torch::Tensor forward(const torch::Tensor& input) { return linear->forward(norm->forward(input)); }
+  torch::nn::BatchNorm1d norm = nullptr;
+  torch::nn::Linear linear = nullptr;
+};
+
 /// Calls a function in the middle of backward, with the gradient.
 class AtBackward : public torch::autograd::Function<AtBackward> {
  public:

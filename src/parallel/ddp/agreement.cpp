@@ -52,4 +52,21 @@ std::string first_difference(Communicator& comm, const std::vector<std::string>&
   return "";
 }
 
+std::string summary_of(const std::vector<std::string>& texts) {
+  std::vector<std::string> told;
+  for (size_t first = 0; first < texts.size(); ++first) {
+    const auto said_by = [&](size_t rank) { return texts[rank] == texts[first]; };
+    size_t before = 0;
+    while (!said_by(before)) ++before;
+    if (texts[first].empty() || before < first) continue;
+    std::vector<size_t> ranks;
+    for (size_t rank = first; rank < texts.size(); ++rank) {
+      if (said_by(rank)) ranks.push_back(rank);
+    }
+    told.push_back(
+        fmt::format("{} {}: {}", ranks.size() == 1 ? "rank" : "ranks", fmt::join(ranks, ", "), texts[first]));
+  }
+  return fmt::format("{}", fmt::join(told, "; "));
+}
+
 }  // namespace lockstep::ddp

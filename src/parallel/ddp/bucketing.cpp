@@ -2,16 +2,11 @@
 
 #include <fmt/format.h>
 
+#include "parallel/ddp/buckets.h"
 #include "parallel/ddp/demo_tools.h"
 #include "parallel/ddp/reducer.h"
 
 namespace lockstep {
-
-namespace {
-
-constexpr double kOneGradientMib = 1e-6;
-
-}  // namespace
 
 std::vector<at::Tensor> GradientBucket::gradients() const {
   std::vector<at::Tensor> all;
@@ -44,7 +39,7 @@ std::vector<BucketingResult> compare_bucketed_vs_unbucketed(const AnyModel& mode
   for (int round = 0; round < options.rounds; ++round) {
     for (size_t i = 0; i < options.caps_mib.size(); ++i) {
       const double cap = options.caps_mib[i];
-      const BucketedDDPHooks hooks(model, comms, cap == 0 ? kOneGradientMib : cap);
+      const BucketedDDPHooks hooks(model, comms, cap == 0 ? ddp::kOneGradientMib : cap);
       double last_ms = 0;
       for (int step = 0; step < 3; ++step) {  // the first learns, the second is the first of its kind
         ddp::drop_gradients(*model);

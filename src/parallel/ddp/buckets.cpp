@@ -5,6 +5,12 @@
 
 namespace lockstep::ddp {
 
+std::vector<size_t> backward_order(size_t count) {
+  std::vector<size_t> order;
+  for (size_t i = count; i-- > 0;) order.push_back(i);
+  return order;
+}
+
 std::vector<std::vector<size_t>> assign_buckets(const std::vector<size_t>& order,
                                                 const std::vector<GradientSize>& sizes,
                                                 int64_t first_cap_bytes, int64_t cap_bytes) {

@@ -10,18 +10,14 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <limits>
 
 #include "launch/cores.h"
 #include "lockstep/error.h"
-#include "parallel/ddp/agreement.h"
 #include "parallel/ddp/buckets.h"
 
 namespace lockstep::ddp {
 
 namespace {
-
-constexpr int64_t kNoBatch = std::numeric_limits<int64_t>::min();  // loses every comparison
 
 /// Whether a thread that reduces gets a core of its own.
 bool has_spare_core(const Communicator& comm) {
@@ -36,31 +32,6 @@ int64_t bytes_of_mib(double mib, const char* name) {
     throw UsageError(fmt::format("DistributedDataParallel: {} is {}; hint: it must be positive", name, mib));
   }
   return static_cast<int64_t>(mib * 1024 * 1024);
-}
-
-/// In which order gradients are expected before one has been seen: backward goes from the last layer to the
-/// first.
-std::vector<size_t> backwards(size_t count) {
-  std::vector<size_t> order;
-  for (size_t i = count; i-- > 0;) order.push_back(i);
-  return order;
-}
-
-/// "rank 0: a; ranks 1, 3: b": who says what, the first one first.
-std::string summary_of(const std::vector<std::string>& texts) {
-  std::vector<std::string> told;
-  for (size_t first = 0; first < texts.size(); ++first) {
-    if (texts[first].empty() || std::find(texts.begin(), texts.end(), texts[first]) - texts.begin() !=
-                                    static_cast<std::ptrdiff_t>(first))
-      continue;
-    std::vector<size_t> ranks;
-    for (size_t rank = first; rank < texts.size(); ++rank) {
-      if (texts[rank] == texts[first]) ranks.push_back(rank);
-    }
-    told.push_back(
-        fmt::format("{} {}: {}", ranks.size() == 1 ? "rank" : "ranks", fmt::join(ranks, ", "), texts[first]));
-  }
-  return fmt::format("{}", fmt::join(told, "; "));
 }
 
 }  // namespace
@@ -120,7 +91,7 @@ void Reducer::arm_hooks() {
   if (!is_new) return;
   has_learned_ = false;
   log_.rebuilt_bucket_bytes.clear();
-  make_buckets(backwards(gradients_.size()));
+  make_buckets(backward_order(gradients_.size()));
 }
 
 void Reducer::make_buckets(const std::vector<size_t>& order) {
@@ -205,12 +176,12 @@ bool Reducer::backward_reached(int64_t forward, int64_t batch) {
       gradients_.empty() || std::any_of(gradients_.begin(), gradients_.end(),
                                         [](const auto& each) { return each.hook.may_come(); });
   if (!adds_gradients) return false;
+  if (is_open_ && is_abandoned_) cancel_step();
   if (std::find(counted_.begin(), counted_.end(), forward) == counted_.end()) {
     counted_.push_back(forward);
     knows_batch_ = knows_batch_ && batch >= 0;
     batch_ += batch;
   }
-  if (is_open_ && is_abandoned_) cancel_step();
   if (is_open_ || no_syncs > 0) return true;
   if (join_.is_on()) join_.tell({.is_active = true, .phase = Phase::kBackward});
   open_step();
@@ -354,242 +325,6 @@ void Reducer::require_finite(const NamedParameter& parameter, const at::Tensor& 
 
 void Reducer::complain(const std::string& problem) {
   if (problem_.empty()) problem_ = problem;
-}
-
-void Reducer::find_unused() {
-  std::vector<const NamedParameter*> unused;
-  for (auto& gradient : gradients_) {
-    const NamedParameter& parameter = parameter_of(gradient);
-    if (options_.static_graph && has_learned_ && gradient.expected != gradient.came) {
-      complain(
-          fmt::format("parameter '{}' got {} gradients, {} in the first backward; hint: the graph is not "
-                      "static: do not say so by DdpOptions::static_graph",
-                      parameter.name, gradient.came, gradient.expected));
-    }
-    if (gradient.came > 0 || options_.static_graph || options_.find_unused_parameters) continue;
-    unused.push_back(&parameter);
-  }
-  if (unused.empty()) return;
-  const auto now = list_parameters(replica_.module());
-  std::vector<std::string> names;
-  for (const auto* parameter : unused) {
-    const bool is_still_there = std::any_of(now.begin(), now.end(), [&](const NamedParameter& each) {
-      return each.tensor.is_same(parameter->tensor);
-    });
-    names.push_back(fmt::format("'{}'{}", parameter->name,
-                                is_still_there ? "" : " (the model has another tensor there by now)"));
-  }
-  complain(
-      fmt::format("no gradient came for {} {}; hint: all parameters must take part in the loss; if some do "
-                  "not always, set DdpOptions::find_unused_parameters",
-                  names.size() == 1 ? "parameter" : "parameters", fmt::join(names, ", ")));
-}
-
-void Reducer::find_replaced() {
-  for (const auto& bucket : buckets_) {
-    for (size_t i = 0; i < bucket.gradients.size(); ++i) {
-      const Gradient& gradient = gradients_[bucket.gradients[i]];
-      const NamedParameter& parameter = parameter_of(gradient);
-      if (gradient.absent.defined() || bucket.kept[i].is_same(parameter.tensor.grad())) continue;
-      complain(fmt::format(
-          "the gradient of parameter '{}' was replaced while it was reduced; hint: change gradients "
-          "after backward()",
-          parameter.name));
-    }
-  }
-}
-
-void Reducer::send_the_rest() {
-  for (; sent_ < buckets_.size(); ++sent_) send(buckets_[sent_], gradients_.size());
-  for (auto& bucket : buckets_) {
-    bucket.work.wait();
-    if (overlaps_) bucket.done = bucket.work.finished_at();
-  }
-}
-
-void Reducer::close_step() {
-  computed_ = Clock::now();
-  struct Closing {
-    Reducer& self;
-    ~Closing() {
-      self.is_open_ = false;
-      self.batch_ = 0;
-      self.knows_batch_ = true;
-      self.counted_.clear();
-      for (auto& bucket : self.buckets_) {
-        try {
-          bucket.work.wait();
-        } catch (...) {
-          // It is on its way already.
-        }
-        bucket.work = {};
-        bucket.kept.clear();
-      }
-      for (auto& gradient : self.gradients_) gradient.absent.reset();
-    }
-  } closing{*this};
-  if (!is_shadow_) find_unused();
-  try {
-    send_the_rest();
-  } catch (const PeerError&) {
-    throw;
-  } catch (const std::exception& error) {
-    comm_.abort(fmt::format("ddp step {} on rank {}: {}", log_.steps + 1, comm_.rank(), error.what()));
-    throw;
-  }
-  if (!is_shadow_) find_replaced();
-  agree();
-  const bool is_weighted = options_.unequal_batches == UnequalBatches::kGlobalMean;  // and so right already
-  if (const double factor = join_.factor(); factor != 1 && !is_shadow_ && !is_weighted) {
-    const at::NoGradGuard no_grad;
-    for (const auto& gradient : gradients_) {
-      at::Tensor& tensor = parameter_of(gradient).tensor.mutable_grad();
-      if (tensor.defined()) tensor.mul_(factor);
-    }
-  }
-  ++log_.steps;
-  log_step();
-  learn();
-  if (options_.check_tied_steps) tied_steps_.remember(replica_.parameters());
-}
-
-void Reducer::agree() {
-  const bool lacks = std::any_of(gradients_.begin(), gradients_.end(),
-                                 [](const Gradient& each) { return each.absent.defined(); });
-  const bool tells_batch =
-      options_.unequal_batches == UnequalBatches::kRefuse && knows_batch_ && !counted_.empty() && !is_shadow_;
-  std::vector<int64_t> said = {problem_.empty() ? 0 : 1, lacks && !is_shadow_ ? 1 : 0,
-                               tells_batch ? batch_ : kNoBatch, tells_batch ? -batch_ : kNoBatch};
-  comm_.all_reduce(said, ReduceOp::kMax);
-  if (said[0] != 0) {
-    const std::string text =
-        fmt::format("ddp step {}: {}", log_.steps + 1, summary_of(gather_texts(comm_, problem_)));
-    all_threw_ = true;
-    throw UsageError(text);
-  }
-  if (said[2] != kNoBatch && said[2] != -said[3]) {
-    all_threw_ = true;
-    throw UsageError(
-        fmt::format("ddp step {}: ranks gave between {} and {} samples; the mean of their means is "
-                    "not the mean over samples; hint: DdpOptions::unequal_batches says what shall be",
-                    log_.steps + 1, -said[3], said[2]));
-  }
-  if (said[1] != 0) agree_on_absent_gradients();
-}
-
-void Reducer::agree_on_absent_gradients() {
-  std::vector<uint8_t> is_used;
-  for (const auto& gradient : gradients_) is_used.push_back(gradient.absent.defined() ? 0 : 1);
-  comm_.all_reduce(is_used, ReduceOp::kMax);
-  for (size_t i = 0; i < gradients_.size(); ++i) {
-    Gradient& gradient = gradients_[i];
-    if (is_used[i] == 0 || !gradient.absent.defined() || is_shadow_) continue;
-    parameter_of(gradient).tensor.mutable_grad() = gradient.absent;
-  }
-}
-
-void Reducer::learn() {
-  if (has_learned_) {
-    for (auto& gradient : gradients_) {
-      if (!options_.static_graph && gradient.came > 0) gradient.expected = gradient.came;
-    }
-    return;
-  }
-  std::vector<int64_t> order;
-  std::vector<bool> came(gradients_.size());
-  const auto add = [&](size_t index) {
-    if (!came[index]) order.push_back(static_cast<int64_t>(index));
-    came[index] = true;
-  };
-  for (const size_t index : arrival_) add(index);
-  for (const size_t index : backwards(gradients_.size())) add(index);
-  comm_.broadcast(order, 0);
-  std::vector<int32_t> counts;
-  for (const auto& gradient : gradients_) counts.push_back(gradient.came);
-  comm_.all_reduce(counts, ReduceOp::kMax);
-  for (size_t i = 0; i < gradients_.size(); ++i) {
-    const int came_here = is_shadow_ ? counts[i] : gradients_[i].came;  // without inputs: as the others say
-    gradients_[i].expected = options_.static_graph ? came_here : std::max(came_here, 1);
-  }
-  has_learned_ = true;
-  make_buckets({order.begin(), order.end()});
-}
-
-void Reducer::log_step() {
-  const auto since_open = [&](Clock::time_point time) {
-    return time == Clock::time_point() ? 0.0
-                                       : std::chrono::duration<double, std::micro>(time - opened_).count();
-  };
-  log_.buckets.clear();
-  log_.backward_us = since_open(computed_);
-  log_.communication_us = 0;
-  double free = 0;
-  for (auto& bucket : buckets_) {
-    if (bucket.ready == Clock::time_point()) bucket.ready = computed_;
-    const BucketTimes times = {.ready_us = since_open(bucket.ready),
-                               .launch_us = since_open(bucket.launched),
-                               .done_us = since_open(bucket.done)};
-    log_.communication_us += times.done_us - std::max(times.launch_us, free);
-    free = times.done_us;
-    log_.buckets.push_back(times);
-  }
-  log_.exposed_us = std::max(0.0, free - log_.backward_us);
-}
-
-void Reducer::cancel_step() {
-  if (!is_open_) return;
-  complain("backward did not come to its end; hint: its own error says why");
-  try {
-    close_step();
-  } catch (const PeerError&) {
-    throw;
-  } catch (const Error&) {
-    // What the others throw now, this rank's caller has seen.
-  }
-}
-
-void Reducer::shadow_step() {
-  struct Shadow {
-    Reducer& self;
-    explicit Shadow(Reducer& reducer) : self(reducer) { self.is_shadow_ = true; }
-    ~Shadow() { self.is_shadow_ = false; }
-  } shadow(*this);
-  open_step();
-  close_step();
-}
-
-void Reducer::join(const std::function<void()>& loop, const JoinOptions& options) {
-  join_.begin(options);
-  struct End {
-    JoinState& state;
-    ~End() { state.end(); }
-  } end{join_};
-  all_threw_ = false;
-  try {
-    loop();
-    cancel_step();
-  } catch (...) {
-    cancel_step();  // which may make all others throw
-    if (!all_threw_ && !join_.all_threw()) join_.tell({.has_failed = true});
-    throw;
-  }
-  for (;;) {
-    join_.tell({});
-    if (join_.active() == 0) break;
-    switch (join_.phase()) {
-      case Phase::kBroadcastBuffers:
-        replica_.broadcast_buffers(join_.lowest_active());
-        break;
-      case Phase::kBackward:
-        shadow_step();
-        break;
-      case Phase::kWeigh:
-      case Phase::kNone:
-        break;
-    }
-  }
-  replica_.broadcast_parameters(join_.lowest_active());
-  replica_.broadcast_buffers(join_.lowest_active());
 }
 
 std::vector<GradientBucket> Reducer::buckets() const {

@@ -85,7 +85,6 @@ class Reducer : public std::enable_shared_from_this<Reducer> {
   /// Ends a step that an exception left open: the others throw.
   void cancel_step();
   void gradient_came(size_t index);
-  void send_ready_buckets(size_t newest);
   void send(Bucket& bucket, size_t newest);
   /// The memory of a gradient that may be reduced in place. `newest`: it has just come, and backward holds it
   /// too.

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include "lockstep/error.h"
+#include "parallel/ddp/buckets.h"
 #include "parallel/ddp/replica.h"
 
 namespace lockstep {
@@ -42,8 +43,7 @@ void average_gradients(const torch::nn::Module& first, const torch::nn::Module& 
 }
 
 BucketedDDPHooks register_ddp_hooks(const AnyModel& model, DataParallelComms& comms) {
-  constexpr double kOneGradientMib = 1e-6;
-  return {model, comms, kOneGradientMib};
+  return {model, comms, ddp::kOneGradientMib};
 }
 
 }  // namespace lockstep
