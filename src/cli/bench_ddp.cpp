@@ -6,6 +6,7 @@
 #include "cli/bench_ddp_report.h"
 #include "cli/define.h"
 #include "cli/flags.h"
+#include "cli/interrupt.h"
 #include "cli/json_output.h"
 #include "lockstep/error.h"
 #include "transport/engines.h"
@@ -63,7 +64,14 @@ Action define_bench_ddp(Flags flags) {
   flags.choice("--overlap", bench_of.overlap, {"auto", "on", "off"},
                "Whether Lockstep sends gradients while backward goes on");
   options->json.add_to(flags);
-  return [options](const Invocation&) { return bench(*options); };
+  return [options](const Invocation&) {
+    const InterruptGuard guard;
+    try {
+      return bench(*options);
+    } catch (const Interrupted&) {
+      return kExitInterrupted;  // with nothing left behind
+    }
+  };
 }
 
 }  // namespace lockstep::cli

@@ -13,6 +13,7 @@
 #include <fstream>
 #include <sstream>
 
+#include "cli/interrupt.h"
 #include "lockstep/error.h"
 
 namespace lockstep::cli {
@@ -168,6 +169,7 @@ std::vector<nlohmann::json> AskedJob::ask(const nlohmann::json& question, std::c
         --missing;
       }
     }
+    if (InterruptGuard::interrupted()) throw Interrupted{};  // perhaps the ranks were too
     if (missing > 0 && has_ended()) fail("its ranks ended early");
     if (missing > 0 && std::chrono::steady_clock::now() > deadline)
       fail(fmt::format("no answer to {} within {} s", question.dump(), limit.count()));

@@ -17,4 +17,7 @@ class InterruptGuard {
   static bool interrupted();
 };
 
+/// Thrown by work that ends where Ctrl-C found it; the verb then ends with kExitInterrupted.
+struct Interrupted {};
+
 }  // namespace lockstep::cli

@@ -2,7 +2,11 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <chrono>
+#include <csignal>
+#include <filesystem>
 #include <nlohmann/json.hpp>
+#include <thread>
 
 #include "support/child.h"
 #include "support/temporary_folder.h"
@@ -109,6 +113,27 @@ TEST(BenchDdp, HelpHasAnExample) {
   Child child(bench({"--help"}));
   EXPECT_EQ(child.wait(), 0);
   EXPECT_THAT(child.output(), HasSubstr("lockstep bench ddp --world 2 --model mlp:128x16 --batch 32"));
+}
+
+TEST(BenchDdp, CtrlCEndsItWithNothingLeft) {
+  const TemporaryFolder folder;
+  Child child(bench({"--model", "mlp:16x3", "--batch", "4", "--rounds", "1000"}),
+              {.environment = {{"TMPDIR", folder.path().string()}}});
+  const auto is_at_work = [&] {
+    for (const auto& entry : std::filesystem::recursive_directory_iterator(folder.path())) {
+      if (entry.path().filename() == "request.json") return true;
+    }
+    return false;
+  };
+  const auto deadline = std::chrono::steady_clock::now() + std::chrono::minutes(1);
+  while (!is_at_work()) {
+    ASSERT_LT(std::chrono::steady_clock::now(), deadline) << "it never began";
+    std::this_thread::yield();
+  }
+  child.send(SIGINT);
+  EXPECT_EQ(child.wait(), 130) << child.errors();
+  EXPECT_TRUE(child.leaves_nothing());
+  EXPECT_TRUE(std::filesystem::is_empty(folder.path()));
 }
 
 TEST(BenchOverlap, ComparesTheTwoWaysAndPrintsTheIdealBesideWhatWasReached) {
