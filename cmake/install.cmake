@@ -40,10 +40,16 @@ write_basic_package_version_file(${PROJECT_BINARY_DIR}/lockstepConfigVersion.cma
 install(FILES ${PROJECT_BINARY_DIR}/lockstepConfig.cmake ${PROJECT_BINARY_DIR}/lockstepConfigVersion.cmake
   cmake/lockstepEngines.cmake DESTINATION ${LOCKSTEP_PACKAGE_DIR})
 
+# The built command writes its own completion scripts, while building: installs may run side by side.
 if(NOT CMAKE_CROSSCOMPILING)
-  configure_file(cmake/install_completions.cmake.in ${PROJECT_BINARY_DIR}/install_completions.cmake.in @ONLY)
-  file(GENERATE OUTPUT ${PROJECT_BINARY_DIR}/install_completions.cmake
-    INPUT ${PROJECT_BINARY_DIR}/install_completions.cmake.in)
+  set(completions ${PROJECT_BINARY_DIR}/completions)
+  add_custom_command(OUTPUT ${completions}/lockstep ${completions}/_lockstep
+    COMMAND ${CMAKE_COMMAND} -E make_directory ${completions}
+    COMMAND lockstep completion bash > ${completions}/lockstep
+    COMMAND lockstep completion zsh > ${completions}/_lockstep
+    DEPENDS lockstep VERBATIM)
+  add_custom_target(completions ALL DEPENDS ${completions}/lockstep ${completions}/_lockstep)
+  configure_file(cmake/install_completions.cmake.in ${PROJECT_BINARY_DIR}/install_completions.cmake @ONLY)
   install(SCRIPT ${PROJECT_BINARY_DIR}/install_completions.cmake)
 endif()
 
