@@ -41,9 +41,9 @@ class Lanes {
   std::vector<std::vector<int64_t>> open_;  // By lane: the ends of the open spans, the innermost last.
 };
 
-class Writer {
+class Document {
  public:
-  explicit Writer(const Trace& trace) {
+  explicit Document(const Trace& trace) {
     for (const RankRecord& rank : trace.ranks) offsets_[rank.rank] = rank.clock_offset_ns;
     if (!trace.spans.empty()) origin_ns_ = begin_of(trace.spans.front());
     for (const Span& span : trace.spans) origin_ns_ = std::min(origin_ns_, begin_of(span));
@@ -123,7 +123,7 @@ class Writer {
 }  // namespace
 
 std::string to_chrome(const Trace& trace) {
-  return Writer(trace).text();
+  return Document(trace).text();
 }
 
 }  // namespace lockstep::trace

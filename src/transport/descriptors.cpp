@@ -57,7 +57,7 @@ void take_descriptors(Envelope& envelope, std::vector<launch::UniqueFd>& descrip
 
 }  // namespace
 
-Transfer send_with_descriptors(int socket, std::string_view bytes, const std::vector<int>& descriptors,
+Delivery send_with_descriptors(int socket, std::string_view bytes, const std::vector<int>& descriptors,
                                Deadline deadline) {
   Backoff backoff(deadline);
   for (;;) {
@@ -68,13 +68,13 @@ Transfer send_with_descriptors(int socket, std::string_view bytes, const std::ve
     if (sent >= 0) return send_all(socket, bytes.substr(static_cast<std::size_t>(sent)), deadline);
     if (errno == EINTR) continue;
     if (errno == EAGAIN || errno == EWOULDBLOCK) {
-      if (!wait_for(socket, POLLOUT, deadline)) return Transfer::kTimeout;
+      if (!wait_for(socket, POLLOUT, deadline)) return Delivery::kTimeout;
     } else if (errno == ETOOMANYREFS) {  // of all that are on their way between this user's processes
-      if (!backoff.wait()) return Transfer::kTimeout;
+      if (!backoff.wait()) return Delivery::kTimeout;
     } else if (errno == EBADF) {
       throw UsageError("a descriptor to be passed to the other ranks is not open");
     } else {
-      return Transfer::kClosed;
+      return Delivery::kClosed;
     }
   }
 }
@@ -94,7 +94,7 @@ ssize_t receive_with_descriptors(int socket, char* bytes, std::size_t size,
   }
 }
 
-Transfer send_table(int socket, const std::vector<launch::UniqueFd>& table, Deadline deadline) {
+Delivery send_table(int socket, const std::vector<launch::UniqueFd>& table, Deadline deadline) {
   for (std::size_t first = 0; first < table.size(); first += kMostAtOnce) {
     const std::size_t end = std::min(first + kMostAtOnce, table.size());
     std::string is_there;
@@ -103,13 +103,13 @@ Transfer send_table(int socket, const std::vector<launch::UniqueFd>& table, Dead
       is_there += static_cast<char>(static_cast<bool>(table[i]));
       if (table[i]) descriptors.push_back(table[i].get());
     }
-    const Transfer transfer = send_with_descriptors(socket, is_there, descriptors, deadline);
-    if (transfer != Transfer::kDone) return transfer;
+    const Delivery delivery = send_with_descriptors(socket, is_there, descriptors, deadline);
+    if (delivery != Delivery::kDone) return delivery;
   }
-  return Transfer::kDone;
+  return Delivery::kDone;
 }
 
-Transfer receive_table(int socket, std::vector<launch::UniqueFd>& table, Deadline deadline) {
+Delivery receive_table(int socket, std::vector<launch::UniqueFd>& table, Deadline deadline) {
   std::string is_there(table.size(), '\0');
   std::vector<launch::UniqueFd> descriptors;
   for (std::size_t have = 0; have < table.size();) {
@@ -118,9 +118,9 @@ Transfer receive_table(int socket, std::vector<launch::UniqueFd>& table, Deadlin
     if (got > 0) {
       have += static_cast<std::size_t>(got);
     } else if (got < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) {
-      if (!wait_for(socket, POLLIN, deadline)) return Transfer::kTimeout;
+      if (!wait_for(socket, POLLIN, deadline)) return Delivery::kTimeout;
     } else {
-      return Transfer::kClosed;
+      return Delivery::kClosed;
     }
   }
   std::size_t next = 0;
@@ -133,7 +133,7 @@ Transfer receive_table(int socket, std::vector<launch::UniqueFd>& table, Deadlin
   if (next != descriptors.size() || next != expected) {
     throw Error(fmt::format("{} descriptors came from rank 0, expected {}", descriptors.size(), expected));
   }
-  return Transfer::kDone;
+  return Delivery::kDone;
 }
 
 }  // namespace lockstep::transport

@@ -51,21 +51,21 @@ bool Backoff::wait() {
   return true;
 }
 
-Transfer send_all(int socket, std::string_view bytes, Deadline deadline) {
+Delivery send_all(int socket, std::string_view bytes, Deadline deadline) {
   while (!bytes.empty()) {
     const ssize_t sent = send(socket, bytes.data(), bytes.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
     if (sent >= 0) {
       bytes.remove_prefix(static_cast<std::size_t>(sent));
     } else if (would_block(errno)) {
-      if (!wait_for(socket, POLLOUT, deadline)) return Transfer::kTimeout;
+      if (!wait_for(socket, POLLOUT, deadline)) return Delivery::kTimeout;
     } else if (errno != EINTR) {
-      return Transfer::kClosed;
+      return Delivery::kClosed;
     }
   }
-  return Transfer::kDone;
+  return Delivery::kDone;
 }
 
-Transfer receive_exactly(int socket, std::size_t size, std::string& bytes, Deadline deadline) {
+Delivery receive_exactly(int socket, std::size_t size, std::string& bytes, Deadline deadline) {
   bytes.resize(size);
   std::size_t have = 0;
   while (have < size) {
@@ -73,12 +73,12 @@ Transfer receive_exactly(int socket, std::size_t size, std::string& bytes, Deadl
     if (got > 0) {
       have += static_cast<std::size_t>(got);
     } else if (got < 0 && would_block(errno)) {
-      if (!wait_for(socket, POLLIN, deadline)) return Transfer::kTimeout;
+      if (!wait_for(socket, POLLIN, deadline)) return Delivery::kTimeout;
     } else if (got == 0 || errno != EINTR) {
-      return Transfer::kClosed;
+      return Delivery::kClosed;
     }
   }
-  return Transfer::kDone;
+  return Delivery::kDone;
 }
 
 Waker::Waker() : fd_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {

@@ -29,13 +29,13 @@ class Backoff {
   int ms_ = 1;
 };
 
-enum class Transfer { kDone, kClosed, kTimeout };
+enum class Delivery { kDone, kClosed, kTimeout };
 
 /// Sends all of `bytes` on a socket. Never raises SIGPIPE.
-Transfer send_all(int socket, std::string_view bytes, Deadline deadline);
+Delivery send_all(int socket, std::string_view bytes, Deadline deadline);
 
 /// Receives `size` bytes, and reads not one more.
-Transfer receive_exactly(int socket, std::size_t size, std::string& bytes, Deadline deadline);
+Delivery receive_exactly(int socket, std::size_t size, std::string& bytes, Deadline deadline);
 
 /// An eventfd: wake() makes it readable, from any thread.
 class Waker {

@@ -129,7 +129,7 @@ Host meet_as_rank_0(const Meeting& meeting, int descriptor) {
     Newcomer& newcomer = newcomers[rank];
     send_word(newcomer.socket.get(), Welcome{getpid()});
     // One that has died meanwhile is the star's first failure.
-    if (send_table(newcomer.socket.get(), host.descriptors, meeting.deadline()) == Transfer::kTimeout) {
+    if (send_table(newcomer.socket.get(), host.descriptors, meeting.deadline()) == Delivery::kTimeout) {
       throw TimeoutError(meeting.text(fmt::format("{} did not take the others' descriptors within {}",
                                                   newcomer.who(), meeting.patience())),
                          static_cast<int>(rank));
@@ -172,13 +172,13 @@ Host meet_as_other(const Meeting& meeting, int descriptor) {
   await_welcome(meeting, socket.get());
   Host host;
   host.descriptors.resize(static_cast<std::size_t>(meeting.world()));
-  const Transfer transfer = receive_table(socket.get(), host.descriptors, meeting.deadline());
-  if (transfer == Transfer::kTimeout) {
+  const Delivery delivery = receive_table(socket.get(), host.descriptors, meeting.deadline());
+  if (delivery == Delivery::kTimeout) {
     throw TimeoutError(meeting.text(fmt::format("rank 0 did not pass on the ranks' descriptors within {}",
                                                 meeting.patience())),
                        0);
   }
-  if (transfer == Transfer::kClosed) {
+  if (delivery == Delivery::kClosed) {
     throw PeerError(meeting.text("rank 0 is gone: it passed on no descriptors"), 0);
   }
   const pid_t pid = credentials(socket.get()).pid;

@@ -120,13 +120,13 @@ class Knocker {
   Heard hear(int socket, std::size_t size, std::string& bytes) {
     bytes.clear();
     std::string start;
-    Transfer transfer = receive_exactly(socket, kGreetingBytes, start, meeting_.deadline());
-    if (transfer == Transfer::kDone && greeting_kind(start) == Greeting::kBusy) return Heard::kBusy;
-    if (transfer == Transfer::kDone && greeting_kind(start)) {
-      transfer = receive_exactly(socket, size - kGreetingBytes, bytes, meeting_.deadline());
+    Delivery delivery = receive_exactly(socket, kGreetingBytes, start, meeting_.deadline());
+    if (delivery == Delivery::kDone && greeting_kind(start) == Greeting::kBusy) return Heard::kBusy;
+    if (delivery == Delivery::kDone && greeting_kind(start)) {
+      delivery = receive_exactly(socket, size - kGreetingBytes, bytes, meeting_.deadline());
     }
     bytes.insert(0, start);
-    return transfer == Transfer::kDone ? Heard::kGreeting : Heard::kNothing;
+    return delivery == Delivery::kDone ? Heard::kGreeting : Heard::kNothing;
   }
 
   /// False if one should knock again.

@@ -40,9 +40,9 @@ std::optional<Message> receive_word(const Meeting& meeting, int socket) {
   std::string bytes;
   std::size_t size = kFrameHeaderBytes;
   for (const bool is_header : {true, false}) {
-    const Transfer transfer = receive_exactly(socket, size, bytes, deadline);
-    if (transfer == Transfer::kClosed) return std::nullopt;
-    if (transfer == Transfer::kTimeout) {
+    const Delivery delivery = receive_exactly(socket, size, bytes, deadline);
+    if (delivery == Delivery::kClosed) return std::nullopt;
+    if (delivery == Delivery::kTimeout) {
       throw TimeoutError(
           meeting.text(fmt::format("rank 0 is there, but did not say within {} that all {} ranks "
                                    "have come; hint: were all ranks started?",

@@ -22,7 +22,7 @@ constexpr milliseconds kLong{250};
 // A rank that dies is soon known to all; one that left in good order is not.
 constexpr milliseconds kExplanation{1000};
 // What a rank sent before it left comes within this time, if its host is not cut off.
-constexpr milliseconds kLastWords{10'000};
+constexpr milliseconds kLastBytes{10'000};
 
 // Channels of a group: one for each stream, one for its board; a power of two is easy to read in a trace.
 constexpr uint64_t kChannels = 4;
@@ -104,7 +104,7 @@ void WiredGroup::await(Wire::Post& post, const Awaited& awaited, const Limit& li
       // Another connection says so: what was sent before may still be on its way.
       if (control_.has_left(members_[static_cast<size_t>(awaited.peer)])) {
         if (!left) left = now;
-        if (now - *left >= kLastWords) throw has_left_error(awaited.peer);
+        if (now - *left >= kLastBytes) throw has_left_error(awaited.peer);
       }
       if (awaited.stream == Stream::kCollective) board_.look(awaited.header, awaited.peer);
     }

@@ -9,6 +9,7 @@
 
 #include <atomic>
 #include <cstdlib>
+#include <cstring>
 #include <stdexcept>
 
 #include "launch/unique_fd.h"
@@ -146,6 +147,12 @@ std::vector<Ended> run_bare_processes(int count, const std::function<std::string
   std::vector<Ended> ended;
   for (auto& rank : ranks) {
     waitpid(rank.pid, &rank.ended.status, 0);
+    // Not "": that is what a rank says that ended well.
+    if (killed) {
+      rank.ended.text += fmt::format("(killed: the ranks did not end within {} s)", kPatienceSeconds);
+    } else if (WIFSIGNALED(rank.ended.status)) {
+      rank.ended.text += fmt::format("(ended by {})", strsignal(WTERMSIG(rank.ended.status)));
+    }
     ended.push_back(rank.ended);
   }
   return ended;

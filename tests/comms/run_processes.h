@@ -22,13 +22,13 @@ struct ProcessesOptions {
 
 /// How a rank ended.
 struct Ended {
-  std::string text;    ///< What it threw, or what `act` returned; "" for neither.
+  std::string text;    ///< What it threw or `act` returned, and the signal that ended it; "" for neither.
   int status = 0;      ///< As waitpid gives it.
   double seconds = 0;  ///< From the start of all to its end.
 };
 
 /// Runs `act` in a process for each rank of a world. Whatever happens, no process is left; a rank that does
-/// not end within a generous time is killed, and that shows in its status.
+/// not end within a generous time is killed, and its text says so.
 std::vector<Ended> run_processes(int world, const std::function<std::string(Communicator&)>& act,
                                  const ProcessesOptions& options = {});
 

@@ -1,6 +1,7 @@
 // How gradients are put into buckets, and what is logged of it.
 #include <random>
 
+#include "lockstep/trace/session.h"
 #include "lockstep/train/models/full_mlp.h"
 #include "parallel/ddp/buckets.h"
 #include "parallel/ddp_support.h"
@@ -94,6 +95,43 @@ TEST(Logging, TellsBucketsTimesAndThatTheyWereRebuiltOnce) {
         }
       }
     });
+  }
+}
+
+TEST(Logging, ATraceHasEveryBackwardAndTheBucketsOneAfterTheOther) {
+  for (const bool overlaps : {true, false}) {
+    constexpr int kSteps = 3;
+    size_t buckets = 0;
+    trace::start();
+    on_ranks(2, [&](Communicator& comm) {
+      FullMLP model(16, 3, 5);
+      DdpOptions options = many_buckets();
+      options.overlap = overlaps;
+      DistributedDataParallel ddp(model, comm, options);
+      for (int step = 0; step < kSteps; ++step) ddp.forward(random(1, {4, 16})).sum().backward();
+      if (comm.rank() == 0) buckets = ddp.logging_data().buckets.size();
+    });
+    const auto spans = trace::stop().spans;
+    ASSERT_GT(buckets, 2U);
+    for (int rank = 0; rank < 2; ++rank) {
+      for (int step = 1; step <= kSteps; ++step) {
+        int64_t free_ns = 0;
+        size_t next = 0;
+        int backwards = 0;
+        for (const auto& span : spans) {
+          if (span.rank != rank || span.call != step) continue;
+          backwards += span.name == "backward" && span.stream == trace::Stream::kCompute ? 1 : 0;
+          if (!span.name.starts_with("bucket ")) continue;
+          EXPECT_EQ(span.name, "bucket " + std::to_string(next++));
+          EXPECT_EQ(span.stream, overlaps ? trace::Stream::kProgress : trace::Stream::kCommunication);
+          EXPECT_GT(span.bytes, 0);
+          EXPECT_GE(span.begin_ns, free_ns);
+          free_ns = span.end_ns;
+        }
+        EXPECT_EQ(backwards, 1);
+        if (step > 1) EXPECT_EQ(next, buckets);  // the first step has those of before
+      }
+    }
   }
 }
 

@@ -224,7 +224,7 @@ TEST(Usage, AnalyzePerformance) {
     EXPECT_GT(overhead.break_even_batch, 0);
     EXPECT_THAT(to_text(overhead),
                 testing::AllOf(HasSubstr("communication"), HasSubstr("is it worth it here?")));
-    EXPECT_TRUE(are_equal_on_all_ranks(comm, {torch::tensor(overhead.speedup)}));
+    EXPECT_TRUE(are_equal_on_all_ranks(comm, {torch::tensor(overhead.estimated_speedup)}));
     EXPECT_THAT(thrown_by([&] { DDPPerformanceAnalyzer(comms, "cuda"); }), HasSubstr("device 'cuda'"));
   });
 }

@@ -86,7 +86,8 @@ CommunicationOverhead DDPPerformanceAnalyzer::analyze_communication_overhead() {
   const double total_ms = overhead.median.total_ms();
   overhead.fraction = total_ms > 0 ? overhead.median.communication_ms / total_ms : 0;
   // One rank alone would compute all samples, and step the optimizer once.
-  overhead.speedup = total_ms > 0 ? (ranks * compute_ms + overhead.median.optimizer_ms) / total_ms : 1;
+  overhead.estimated_speedup =
+      total_ms > 0 ? (ranks * compute_ms + overhead.median.optimizer_ms) / total_ms : 1;
   if (overhead.world_size > 1 && compute_ms > 0) {
     const double ms_per_sample =
         compute_ms / static_cast<double>(std::max<int64_t>(overhead.median.batch, 1));
@@ -112,9 +113,10 @@ std::string to_text(const CommunicationOverhead& overhead) {
       fmt::format("bound by {} ({:.0f}%): {}\n", bottleneck.name, 100 * bottleneck.share, bottleneck.hint);
   if (overhead.world_size == 1) return text + "one rank: there is nothing to compare\n";
   text += fmt::format(
-      "is it worth it here? {}: {:.2f} times the samples a second of one rank; break-even at {:.1f} "
-      "samples per rank\n",
-      overhead.is_worth_it() ? "yes" : "no", overhead.speedup, overhead.break_even_batch);
+      "is it worth it here? {}: about {:.2f} times the samples a second of one rank at this pace; break-even "
+      "at "
+      "{:.1f} samples per rank\n",
+      overhead.is_worth_it() ? "yes" : "no", overhead.estimated_speedup, overhead.break_even_batch);
   return text;
 }
 

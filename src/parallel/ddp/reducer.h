@@ -100,6 +100,7 @@ class Reducer : public std::enable_shared_from_this<Reducer> {
   void agree_on_absent_gradients();
   void learn();
   void log_step();
+  void trace_step();
   void complain(const std::string& problem);
   const NamedParameter& parameter_of(const Gradient& gradient) const {
     return replica_.parameters()[gradient.parameter];

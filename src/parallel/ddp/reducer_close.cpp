@@ -6,6 +6,7 @@
 #include <limits>
 
 #include "lockstep/error.h"
+#include "lockstep/trace/writer.h"
 #include "parallel/ddp/agreement.h"
 #include "parallel/ddp/buckets.h"
 #include "parallel/ddp/reducer.h"
@@ -196,6 +197,27 @@ void Reducer::log_step() {
     log_.buckets.push_back(times);
   }
   log_.exposed_us = std::max(0.0, free - log_.backward_us);
+  if (trace::enabled()) trace_step();
+}
+
+void Reducer::trace_step() {
+  const auto ns_of = [](Clock::time_point time) {  // steady_clock is CLOCK_MONOTONIC, as the clock of spans
+    return std::chrono::duration_cast<std::chrono::nanoseconds>(time.time_since_epoch()).count();
+  };
+  static const trace::Name kBackward("backward");
+  trace::record(kBackward, ns_of(opened_), ns_of(computed_),
+                {.stream = trace::Stream::kCompute, .call = log_.steps});
+  // One after the other, as they are reduced: a bucket that is sent early waits for those before it.
+  Clock::time_point free = opened_;
+  for (size_t i = 0; i < buckets_.size(); ++i) {
+    const Bucket& bucket = buckets_[i];
+    trace::record(trace::Name(fmt::format("bucket {}", i)), ns_of(std::max(bucket.launched, free)),
+                  ns_of(bucket.done),
+                  {.stream = overlaps_ ? trace::Stream::kProgress : trace::Stream::kCommunication,
+                   .bytes = bucket.bytes,
+                   .call = log_.steps});
+    free = bucket.done;
+  }
 }
 
 void Reducer::cancel_step() {

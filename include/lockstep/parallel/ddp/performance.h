@@ -17,7 +17,7 @@ namespace lockstep {
 struct StepTiming {
   double forward_ms = 0;
   double backward_ms = 0;       ///< Without communication that was not hidden.
-  double communication_ms = 0;  ///< That was not hidden.
+  double communication_ms = 0;  ///< That was not hidden; waiting for a slower rank is in it.
   double optimizer_ms = 0;
   int64_t batch = 0;  ///< Of this rank.
   double total_ms() const { return forward_ms + backward_ms + communication_ms + optimizer_ms; }
@@ -29,12 +29,14 @@ struct CommunicationOverhead {
   int world_size = 1;
   int steps = 0;
   double fraction = 0;  ///< Of the step that is communication.
-  /// Samples a second of all ranks, against one rank without communication.
-  double speedup = 1;
+  /// Samples a second of all ranks, against one rank that computes at the pace measured here. An estimate,
+  /// and a kind one: ranks that share a machine's memory slow each other down, and one alone would be faster.
+  /// analyze_scaling_efficiency() measures that instead.
+  double estimated_speedup = 1;
   /// Per rank; below it, one rank alone would be faster on the same samples. 0: always worth it; in a world
   /// of one there is none either.
   double break_even_batch = 0;
-  bool is_worth_it() const { return speedup > 1; }
+  bool is_worth_it() const { return estimated_speedup > 1; }
 };
 std::string to_text(const CommunicationOverhead& overhead);
 
