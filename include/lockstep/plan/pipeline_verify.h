@@ -17,6 +17,10 @@ enum class PipelineSends : uint8_t {
   kAsync,          ///< All return at once.
 };
 
+constexpr std::array<PipelineSends, 4> kAllPipelineSends = {
+    PipelineSends::kBlocking, PipelineSends::kForwardAsync, PipelineSends::kBackwardAsync,
+    PipelineSends::kAsync};
+
 /// `blocking`, `forward async`, `backward async`, `async`.
 std::string_view name(PipelineSends sends);
 

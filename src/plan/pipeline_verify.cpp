@@ -1,0 +1,109 @@
+#include "lockstep/plan/pipeline_verify.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "lockstep/plan/pipeline_text.h"
+#include "plan/pipeline_memory.h"
+#include "plan/pipeline_rules.h"
+#include "plan/pipeline_walk.h"
+
+namespace lockstep::plan {
+
+namespace {
+
+using enum ActionKind;
+
+/// The visitor that looks whether both ends of a message mean the same one.
+class Pairs {
+ public:
+  struct Message {
+    int from;
+    size_t index;
+    Action action;
+  };
+
+  explicit Pairs(std::string& problem) : problem_(problem) {}
+
+  void compute(int, size_t, const Action&) {}
+  Message send(int rank, size_t index, const Action& action) { return {rank, index, action}; }
+
+  void receive(int rank, size_t index, const Action& action, const Message& message) {
+    const Action wanted = action.kind == kRecvForward
+                              ? Action{kSendForward, action.stage - 1, action.microbatch}
+                              : Action{kSendBackward, action.stage + 1, action.microbatch};
+    if (message.action == wanted || !problem_.empty()) return;
+    problem_ = fmt::format("rank {} action {} ({}): gets {}, which rank {} sends in action {}", rank, index,
+                           to_string(action), to_string(message.action), message.from, message.index);
+  }
+
+ private:
+  std::string& problem_;
+};
+
+/// The visitor that looks for deadlocks alone.
+struct Nothing {
+  struct Message {};
+  void compute(int, size_t, const Action&) {}
+  Message send(int, size_t, const Action&) { return {}; }
+  void receive(int, size_t, const Action&, Message) {}
+};
+
+std::vector<BlockedRank> blocked_ranks(const PipelinePlan& plan, PipelineSends sends) {
+  Nothing nothing;
+  return PipelineWalk(plan, sends, nothing).run();
+}
+
+}  // namespace
+
+std::string_view name(PipelineSends sends) {
+  switch (sends) {
+    case PipelineSends::kBlocking:
+      return "blocking";
+    case PipelineSends::kForwardAsync:
+      return "forward async";
+    case PipelineSends::kBackwardAsync:
+      return "backward async";
+    case PipelineSends::kAsync:
+      return "async";
+  }
+  return "?";
+}
+
+PipelineVerdict verify_pipeline(const PipelinePlan& plan) {
+  PipelineVerdict verdict;
+  verdict.problem = broken_rule(plan);
+  if (!verdict.problem.empty()) return verdict;
+
+  Pairs pairs(verdict.problem);
+  auto blocked = PipelineWalk(plan, PipelineSends::kAsync, pairs).run();
+  if (!verdict.problem.empty()) return verdict;
+
+  for (size_t i = 0; i < kAllPipelineSends.size(); ++i) {
+    const PipelineSends sends = kAllPipelineSends[i];
+    verdict.blocked[i] = sends == PipelineSends::kAsync ? std::move(blocked) : blocked_ranks(plan, sends);
+  }
+  verdict.problem = describe_deadlock(plan, verdict, PipelineSends::kAsync);
+  verdict.ok = verdict.problem.empty();
+  for (const auto& actions : plan.actions) {
+    verdict.peak_activations.push_back(peak_memory(actions, 1, 1) / plan.shape.chunks);
+  }
+  return verdict;
+}
+
+std::string describe_deadlock(const PipelinePlan& plan, const PipelineVerdict& verdict, PipelineSends sends) {
+  constexpr size_t kShown = 8;
+  const auto& blocked = verdict.blocked[static_cast<size_t>(sends)];
+  if (blocked.empty()) return "";
+  std::string text = fmt::format("deadlock with {} sends:", name(sends));
+  for (size_t i = 0; i < std::min(blocked.size(), kShown); ++i) {
+    const auto& [rank, index, peer] = blocked[i];
+    text += fmt::format("{} rank {} waits in action {} ({}) for rank {}", i == 0 ? "" : ",", rank, index,
+                        to_string(plan.actions[static_cast<size_t>(rank)][index]), peer);
+  }
+  if (blocked.size() > kShown) text += fmt::format(", and {} more", blocked.size() - kShown);
+  return text;
+}
+
+}  // namespace lockstep::plan
