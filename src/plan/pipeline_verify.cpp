@@ -55,6 +55,16 @@ std::vector<BlockedRank> blocked_ranks(const PipelinePlan& plan, PipelineSends s
   return PipelineWalk(plan, sends, nothing).run();
 }
 
+std::string deadlock_problem(const PipelinePlan& plan, const std::vector<BlockedRank>& blocked) {
+  constexpr size_t kShown = 8;
+  std::string text;
+  for (size_t i = 0; i < std::min(blocked.size(), kShown); ++i) {
+    text += fmt::format("{}{}", i == 0 ? "deadlock: " : ", ", describe(plan, blocked[i]));
+  }
+  if (blocked.size() > kShown) text += fmt::format(", and {} more", blocked.size() - kShown);
+  return text;
+}
+
 }  // namespace
 
 std::string_view name(PipelineSends sends) {
@@ -84,7 +94,7 @@ PipelineVerdict verify_pipeline(const PipelinePlan& plan) {
     const PipelineSends sends = kAllPipelineSends[i];
     verdict.blocked[i] = sends == PipelineSends::kAsync ? std::move(blocked) : blocked_ranks(plan, sends);
   }
-  verdict.problem = describe_deadlock(plan, verdict, PipelineSends::kAsync);
+  verdict.problem = deadlock_problem(plan, verdict.blocked[static_cast<size_t>(PipelineSends::kAsync)]);
   verdict.ok = verdict.problem.empty();
   for (const auto& actions : plan.actions) {
     verdict.peak_activations.push_back(peak_memory(actions, 1, 1) / plan.shape.chunks);
@@ -92,18 +102,10 @@ PipelineVerdict verify_pipeline(const PipelinePlan& plan) {
   return verdict;
 }
 
-std::string describe_deadlock(const PipelinePlan& plan, const PipelineVerdict& verdict, PipelineSends sends) {
-  constexpr size_t kShown = 8;
-  const auto& blocked = verdict.blocked[static_cast<size_t>(sends)];
-  if (blocked.empty()) return "";
-  std::string text = fmt::format("deadlock with {} sends:", name(sends));
-  for (size_t i = 0; i < std::min(blocked.size(), kShown); ++i) {
-    const auto& [rank, index, peer] = blocked[i];
-    text += fmt::format("{} rank {} waits in action {} ({}) for rank {}", i == 0 ? "" : ",", rank, index,
-                        to_string(plan.actions[static_cast<size_t>(rank)][index]), peer);
-  }
-  if (blocked.size() > kShown) text += fmt::format(", and {} more", blocked.size() - kShown);
-  return text;
+std::string describe(const PipelinePlan& plan, const BlockedRank& blocked) {
+  const Action& action = plan.actions[static_cast<size_t>(blocked.rank)][blocked.action];
+  return fmt::format("rank {} waits in action {} ({}) for rank {}", blocked.rank, blocked.action,
+                     to_string(action), blocked.peer);
 }
 
 }  // namespace lockstep::plan

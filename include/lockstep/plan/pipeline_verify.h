@@ -54,7 +54,7 @@ struct PipelineVerdict {
 /// A few tens of ns per action, and a few bytes per stage and micro-batch.
 PipelineVerdict verify_pipeline(const PipelinePlan& plan);
 
-/// The deadlock in words: who waits in which action for whom. "" if the plan completes.
-std::string describe_deadlock(const PipelinePlan& plan, const PipelineVerdict& verdict, PipelineSends sends);
+/// `rank 0 waits in action 3 (0SEND_F1) for rank 1`
+std::string describe(const PipelinePlan& plan, const BlockedRank& blocked);
 
 }  // namespace lockstep::plan

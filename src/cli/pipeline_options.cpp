@@ -1,0 +1,39 @@
+#include "cli/pipeline_options.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "cli/flags.h"
+#include "lockstep/error.h"
+
+namespace lockstep::cli {
+
+namespace {
+
+bool has_chunks(const plan::Schedule& schedule) {
+  return schedule.name == "interleaved";
+}
+
+}  // namespace
+
+void PipelineOptions::add_to(Flags flags) {
+  flags.number("--stages", stages, 1, 32768, "Ranks of the pipeline");
+  flags.number("--microbatches", microbatches, 1, 1'000'000, "Micro-batches of a training step");
+  flags.number("--chunks", chunks, 0, 1'000'000,
+               "Parts of the model on each rank; 0: 2 for interleaved, 1 for the others");
+}
+
+plan::PipelineShape PipelineOptions::shape_of(const plan::Schedule& schedule,
+                                              const std::vector<plan::Schedule>& chosen) const {
+  if (chunks > 1 && std::none_of(chosen.begin(), chosen.end(), has_chunks)) {
+    throw UsageError(fmt::format("--chunks {}: {} has one chunk on each rank; hint: --schedule interleaved",
+                                 chunks, schedule.name));
+  }
+  const int64_t of_interleaved = chunks == 0 ? 2 : chunks;
+  return {.ranks = static_cast<int>(stages),
+          .microbatches = static_cast<int>(microbatches),
+          .chunks = has_chunks(schedule) ? static_cast<int>(of_interleaved) : 1};
+}
+
+}  // namespace lockstep::cli
