@@ -73,7 +73,8 @@ std::string cases(const MakeCase& make_case) {
     if (verb.name.find(' ') != std::string_view::npos) {
       of_two_words += make_case(fmt::format("\"{}\"", verb.name), flags);
     } else {
-      of_one += make_case(fmt::format("{0}|\"{0} \"*", verb.name), kinds_after(std::string(verb.name)) + flags);
+      of_one +=
+          make_case(fmt::format("{0}|\"{0} \"*", verb.name), kinds_after(std::string(verb.name)) + flags);
     }
   }
   return of_two_words + of_one + make_case("bench", kinds_after("bench"));

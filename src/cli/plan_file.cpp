@@ -42,8 +42,8 @@ nlohmann::json parse_json(const std::string& form, const std::string& text) {
     return nlohmann::json::parse(text);
   } catch (const nlohmann::json::parse_error& error) {
     const auto end = text.begin() + static_cast<std::ptrdiff_t>(std::min(error.byte, text.size()));
-    throw UsageError(fmt::format("{} line {}: no valid JSON from here on", form,
-                                 1 + std::count(text.begin(), end, '\n')));
+    throw UsageError(
+        fmt::format("{} line {}: no valid JSON from here on", form, 1 + std::count(text.begin(), end, '\n')));
   }
 }
 

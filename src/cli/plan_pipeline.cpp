@@ -70,11 +70,11 @@ std::string report(const plan::PipelinePlan& plan, const plan::PipelineVerdict& 
   }
   const plan::PipelineSimulation simulation = plan::simulate_pipeline(plan);
   const auto percent = [](double part) { return fmt::format("{:.1f}%", part * 100); };
-  text += fmt::format("\ncosts    {:<15} {:.4g}, if F, I and W take 1 each and messages nothing\n", "makespan",
-                      simulation.makespan);
-  text += fmt::format("         {:<15} {:.4g}: {} of the total, {} of the ideal\n", "bubble",
-                      simulation.bubble, percent(simulation.bubble_of_total),
-                      percent(simulation.bubble_of_ideal));
+  text += fmt::format("\ncosts    {:<15} {:.4g}, if F, I and W take 1 each and messages nothing\n",
+                      "makespan", simulation.makespan);
+  text +=
+      fmt::format("         {:<15} {:.4g}: {} of the total, {} of the ideal\n", "bubble", simulation.bubble,
+                  percent(simulation.bubble_of_total), percent(simulation.bubble_of_ideal));
   text += fmt::format("         {:<15} {:.4g} by rank, in micro-batches of a rank's part of the model\n",
                       "activations", fmt::join(verdict.peak_activations, " "));
   return text;
@@ -137,7 +137,8 @@ int show(const plan::PipelinePlan& plan, const PlanPipelineOptions& options) {
 }
 
 int run(const PlanPipelineOptions& options) {
-  if (options.text && options.csv) throw UsageError("--text and --csv: one form at a time; hint: leave out one of them");
+  if (options.text && options.csv)
+    throw UsageError("--text and --csv: one form at a time; hint: leave out one of them");
   if (!options.file.empty()) {
     if (!options.schedule.empty()) {
       throw UsageError(fmt::format("--schedule {}: --file brings its own plan; hint: leave out one of them",

@@ -153,10 +153,11 @@ int simulate(const SimulateOptions& options) {
 
 Action define_simulate(Flags flags) {
   const auto options = std::make_shared<SimulateOptions>();
-  flags.word("collective", options->collective,
-             "allreduce, broadcast, reduce, scatter, gather, allgather, ...; or pipeline, which has flags of its "
-             "own: see lockstep simulate pipeline --help",
-             true);
+  flags.word(
+      "collective", options->collective,
+      "allreduce, broadcast, reduce, scatter, gather, allgather, ...; or pipeline, which has flags of its "
+      "own: see lockstep simulate pipeline --help",
+      true);
   flags.number("--world", options->world, 1, 32768, "Ranks");
   flags.text("--bytes", options->bytes, "Size of the buffer, or of one rank's part where each has one",
              "SIZE");

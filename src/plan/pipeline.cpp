@@ -56,7 +56,8 @@ std::string why_no_shape(const PipelineShape& shape) {
   const auto most = kMostPipelineActions / kMostActionsPerStage / shape.ranks;
   if (shape.chunks > most || shape.microbatches > most / shape.chunks) {
     return fmt::format(
-        "{} micro-batches on {} ranks with {} chunk{} each may have more than {} actions; hint: fewer of them",
+        "{} micro-batches on {} ranks with {} chunk{} each may have more than {} actions; hint: fewer of "
+        "them",
         shape.microbatches, shape.ranks, shape.chunks, shape.chunks == 1 ? "" : "s", kMostPipelineActions);
   }
   return "";

@@ -7,9 +7,9 @@
 
 namespace lockstep::plan {
 
-/// The most memory that a rank's actions hold at once, if one chunk's micro-batch takes `activation` from F to
-/// the end of B or I, and `weight_input` from then to the end of W. The clock does not matter: a rank runs one
-/// action after the other.
+/// The most memory that a rank's actions hold at once, if one chunk's micro-batch takes `activation` from F
+/// to the end of B or I, and `weight_input` from then to the end of W. The clock does not matter: a rank runs
+/// one action after the other.
 inline double peak_memory(const std::vector<Action>& actions, double activation, double weight_input) {
   int64_t activations = 0;
   int64_t weight_inputs = 0;

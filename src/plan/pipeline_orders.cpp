@@ -79,8 +79,8 @@ std::vector<Action> interleaved_order(const PipelineShape& shape, int rank) {
       }
     }
   }
-  // The last rank must reach its last chunk before it can turn back, which takes the other chunks of the first
-  // group. No group is longer than the first, so that this is enough for all.
+  // The last rank must reach its last chunk before it can turn back, which takes the other chunks of the
+  // first group. No group is longer than the first, so that this is enough for all.
   const auto first_group = static_cast<int>(part_begin(shape.microbatches, groups, 1));
   return by_turns(forwards, backwards, (shape.chunks - 1) * first_group + 2 * (shape.ranks - 1 - rank));
 }

@@ -98,8 +98,7 @@ class PipelineWalk {
     const bool both = send.is_send() && waits(send) && plan_.shape.peer_of(send) == receiver &&
                       receive.is_receive() && plan_.shape.peer_of(receive) == sender;
     if (!both) return false;
-    visitor_.receive(receiver, lane(receiver).next, receive,
-                     visitor_.send(sender, lane(sender).next, send));
+    visitor_.receive(receiver, lane(receiver).next, receive, visitor_.send(sender, lane(sender).next, send));
     ++lane(sender).next;
     ++lane(receiver).next;
     wake(sender);

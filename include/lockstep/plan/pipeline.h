@@ -91,9 +91,9 @@ PipelinePlan make_pipeline_plan(std::string_view schedule, const PipelineShape& 
 
 /// Adds to a plan that has computation alone the messages that it needs: a send right after the action that
 /// makes what it carries; its receive right before the action that needs it, or, if another message of the
-/// same sender that was sent later is needed sooner, before that. So both ends of every pair of ranks agree on
-/// the order. Throws UsageError for an action of a stage that its rank has not got; whether the order makes
-/// sense is for verify_pipeline() to tell.
+/// same sender that was sent later is needed sooner, before that. So both ends of every pair of ranks agree
+/// on the order. Throws UsageError for an action of a stage that its rank has not got; whether the order
+/// makes sense is for verify_pipeline() to tell.
 PipelinePlan with_messages(PipelinePlan computation);
 
 }  // namespace lockstep::plan

@@ -6,8 +6,8 @@
 
 namespace lockstep::plan {
 
-/// What one micro-batch costs a rank, over all of its chunks: one of V chunks costs 1/V. Any unit of time, any
-/// unit of memory.
+/// What one micro-batch costs a rank, over all of its chunks: one of V chunks costs 1/V. Any unit of time,
+/// any unit of memory.
 struct RankCosts {
   double forward = 1;       ///< F
   double input_grad = 1;    ///< I
@@ -18,7 +18,7 @@ struct RankCosts {
 
 struct PipelineCosts {
   std::vector<RankCosts> ranks = {{}};  ///< One for all, or one for each rank.
-  double message = 0;                   ///< Time from a send to when its receive can end. Senders go on at once.
+  double message = 0;  ///< Time from a send to when its receive can end. Senders go on at once.
 };
 
 /// When an action ran. A receive takes as long as it waits.
@@ -28,12 +28,12 @@ struct ActionSpan {
 };
 
 struct PipelineSimulation {
-  double makespan = 0;         ///< When the last rank is done.
-  double bubble = 0;           ///< makespan - M T, T = F + I + W of the rank with the most to do.
-  double bubble_of_total = 0;  ///< bubble / makespan
-  double bubble_of_ideal = 0;  ///< bubble / (M T)
-  std::vector<double> utilisation;               ///< By rank: its time in F, B, I and W / makespan.
-  std::vector<double> peak_activations;          ///< By rank: the most memory held at once.
+  double makespan = 0;                   ///< When the last rank is done.
+  double bubble = 0;                     ///< makespan - M T, T = F + I + W of the rank with the most to do.
+  double bubble_of_total = 0;            ///< bubble / makespan
+  double bubble_of_ideal = 0;            ///< bubble / (M T)
+  std::vector<double> utilisation;       ///< By rank: its time in F, B, I and W / makespan.
+  std::vector<double> peak_activations;  ///< By rank: the most memory held at once.
   std::vector<std::vector<ActionSpan>> actions;  ///< As the plan's.
 };
 

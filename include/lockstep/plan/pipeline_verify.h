@@ -46,10 +46,10 @@ struct PipelineVerdict {
   bool completes(PipelineSends sends) const { return ok && blocked[static_cast<size_t>(sends)].empty(); }
 };
 
-/// Proves a plan: each stage runs forward once for each micro-batch, after its input has arrived; and backward
-/// once, whole or as I and then W, after its own forward and after the gradient has arrived; each message is
-/// sent after what it carries was made, and received once, in the order of the sender; nothing waits for ever
-/// if sends return at once. Tells which sends may wait. Never throws for a bad plan.
+/// Proves a plan: each stage runs forward once for each micro-batch, after its input has arrived; and
+/// backward once, whole or as I and then W, after its own forward and after the gradient has arrived; each
+/// message is sent after what it carries was made, and received once, in the order of the sender; nothing
+/// waits for ever if sends return at once. Tells which sends may wait. Never throws for a bad plan.
 ///
 /// A few tens of ns per action, and a few bytes per stage and micro-batch.
 PipelineVerdict verify_pipeline(const PipelinePlan& plan);
