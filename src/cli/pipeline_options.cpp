@@ -9,14 +9,6 @@
 
 namespace lockstep::cli {
 
-namespace {
-
-bool has_chunks(const plan::Schedule& schedule) {
-  return schedule.name == "interleaved";
-}
-
-}  // namespace
-
 void PipelineOptions::add_to(Flags flags) {
   flags.number("--stages", stages, 1, 32768, "Ranks of the pipeline");
   flags.number("--microbatches", microbatches, 1, 1'000'000, "Micro-batches of a training step");
@@ -26,14 +18,15 @@ void PipelineOptions::add_to(Flags flags) {
 
 plan::PipelineShape PipelineOptions::shape_of(const plan::Schedule& schedule,
                                               const std::vector<plan::Schedule>& chosen) const {
-  if (chunks > 1 && std::none_of(chosen.begin(), chosen.end(), has_chunks)) {
+  const auto interleaves = [](const plan::Schedule& one) { return one.interleaves; };
+  if (chunks > 1 && std::none_of(chosen.begin(), chosen.end(), interleaves)) {
     throw UsageError(fmt::format("--chunks {}: {} has one chunk on each rank; hint: --schedule interleaved",
                                  chunks, schedule.name));
   }
   const int64_t of_interleaved = chunks == 0 ? 2 : chunks;
   return {.ranks = static_cast<int>(stages),
           .microbatches = static_cast<int>(microbatches),
-          .chunks = has_chunks(schedule) ? static_cast<int>(of_interleaved) : 1};
+          .chunks = schedule.interleaves ? static_cast<int>(of_interleaved) : 1};
 }
 
 }  // namespace lockstep::cli

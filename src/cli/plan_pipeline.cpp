@@ -59,6 +59,12 @@ std::string sends_text(const plan::PipelinePlan& plan, const plan::PipelineVerdi
   return text;
 }
 
+std::string peaks_text(const std::vector<double>& peaks) {
+  constexpr size_t kShown = 16;
+  if (peaks.size() <= kShown) return fmt::format("{:.4g} by rank", fmt::join(peaks, " "));
+  return fmt::format("{:.4g} on one rank at most", *std::max_element(peaks.begin(), peaks.end()));
+}
+
 std::string report(const plan::PipelinePlan& plan, const plan::PipelineVerdict& verdict) {
   if (!verdict.ok) return fmt::format("refused  {}\n", verdict.problem);
   std::string text =
@@ -70,13 +76,13 @@ std::string report(const plan::PipelinePlan& plan, const plan::PipelineVerdict& 
   }
   const plan::PipelineSimulation simulation = plan::simulate_pipeline(plan);
   const auto percent = [](double part) { return fmt::format("{:.1f}%", part * 100); };
-  text += fmt::format("\ncosts    {:<15} {:.4g}, if F, I and W take 1 each and messages nothing\n",
+  text += fmt::format("\ncosts    {:<15} {:.6g}, if F, I and W take 1 each and messages nothing\n",
                       "makespan", simulation.makespan);
   text +=
-      fmt::format("         {:<15} {:.4g}: {} of the total, {} of the ideal\n", "bubble", simulation.bubble,
+      fmt::format("         {:<15} {:.6g}: {} of the total, {} of the ideal\n", "bubble", simulation.bubble,
                   percent(simulation.bubble_of_total), percent(simulation.bubble_of_ideal));
-  text += fmt::format("         {:<15} {:.4g} by rank, in micro-batches of a rank's part of the model\n",
-                      "activations", fmt::join(verdict.peak_activations, " "));
+  text += fmt::format("         {:<15} {}, in micro-batches of a rank's part of the model\n", "activations",
+                      peaks_text(verdict.peak_activations));
   return text;
 }
 

@@ -109,7 +109,7 @@ void print(const SimulatePipelineOptions& options, const std::vector<Row>& rows,
 
 nlohmann::json row_json(const Row& row) {
   return {{"schedule", row.plan.schedule},
-          {"stages", row.plan.shape.ranks},
+          {"ranks", row.plan.shape.ranks},
           {"microbatches", row.plan.shape.microbatches},
           {"chunks", row.plan.shape.chunks},
           {"makespan", row.simulation.makespan},

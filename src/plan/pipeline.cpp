@@ -19,6 +19,7 @@ using ComputeOrder = std::vector<Action> (*)(const PipelineShape& shape, int ran
 struct OrderedSchedule {
   Schedule schedule;
   ComputeOrder order;
+  int (*least_microbatches)(int ranks) = [](int) { return 1; };  ///< With fewer it is not itself.
 };
 
 constexpr OrderedSchedule kSchedules[] = {
@@ -26,12 +27,15 @@ constexpr OrderedSchedule kSchedules[] = {
     {{"gpipe", "all micro-batches forward, then all back"}, gpipe_order},
     {{"1f1b", "a forward and a backward by turns: as fast as gpipe, less memory"},
      one_forward_one_backward_order},
-    {{"interleaved", "1f1b with several chunks of the model on each rank: a smaller bubble"},
+    {{"interleaved", "1f1b with several chunks of the model on each rank: a smaller bubble",
+      /*interleaves=*/true},
      interleaved_order},
     {{"zb-h1", "1f1b with weight gradients put off into the bubble, in the same memory"},
-     zero_bubble_h1_order},
-    {{"zb-h2", "more forwards first, so that the bubble can vanish, in twice the memory"},
-     zero_bubble_h2_order}};
+     zero_bubble_h1_order,
+     [](int ranks) { return ranks; }},
+    {{"zb-h2", "more forwards first, so that no rank pauses once it has begun; twice the memory"},
+     zero_bubble_h2_order,
+     [](int ranks) { return 2 * ranks - 1; }}};
 
 const OrderedSchedule& find(std::string_view wanted) {
   std::string known;
@@ -61,12 +65,6 @@ std::string why_no_shape(const PipelineShape& shape) {
         shape.microbatches, shape.ranks, shape.chunks, shape.chunks == 1 ? "" : "s", kMostPipelineActions);
   }
   return "";
-}
-
-/// Micro-batches without which a schedule is not itself.
-int least_microbatches(std::string_view schedule, int ranks) {
-  if (schedule == "zb-h1") return ranks;
-  return schedule == "zb-h2" ? 2 * ranks - 1 : 1;
 }
 
 }  // namespace
@@ -118,12 +116,13 @@ std::string why_not(const Schedule& schedule, const PipelineShape& shape) {
   if (const std::string problem = why_no_shape(shape); !problem.empty()) {
     return fmt::format("{}: {}", schedule.name, problem);
   }
-  const bool interleaved = schedule.name == "interleaved";
-  if (interleaved && shape.chunks == 1) return "interleaved: 1 chunk; hint: 2 or more, or 1f1b";
-  if (!interleaved && shape.chunks > 1) {
+  if (schedule.interleaves && shape.chunks == 1) {
+    return fmt::format("{}: 1 chunk; hint: 2 or more, or 1f1b", schedule.name);
+  }
+  if (!schedule.interleaves && shape.chunks > 1) {
     return fmt::format("{}: {} chunks; hint: only interleaved has more than 1", schedule.name, shape.chunks);
   }
-  const int least = least_microbatches(schedule.name, shape.ranks);
+  const int least = find(schedule.name).least_microbatches(shape.ranks);
   if (shape.microbatches < least) {
     return fmt::format("{}: {} micro-batch{} on {} ranks, fewer than {}; hint: {} or more, or 1f1b",
                        schedule.name, shape.microbatches, shape.microbatches == 1 ? "" : "es", shape.ranks,

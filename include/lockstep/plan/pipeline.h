@@ -64,6 +64,7 @@ constexpr int64_t kMostPipelineActions = 4'000'000;
 struct Schedule {
   std::string_view name;
   std::string_view summary;
+  bool interleaves = false;  ///< It has several chunks on each rank; the others have one.
 };
 
 /// All of them, simplest first: naive, gpipe, 1f1b, interleaved, zb-h1, zb-h2.
@@ -72,7 +73,7 @@ const std::vector<Schedule>& schedules();
 /// One of schedules(), by a forgiving name (`1F1B`, `zb_h1`). Throws UsageError with what there is.
 const Schedule& find_schedule(std::string_view name);
 
-/// Why there is no plan of this schedule for this shape; "" if there is one. For names of schedules() alone.
+/// Why there is no plan of this schedule, one of schedules(), for this shape; "" if there is one.
 std::string why_not(const Schedule& schedule, const PipelineShape& shape);
 
 /// Makes a plan: the schedule's order of computation, then messages by with_messages(). Throws UsageError for
