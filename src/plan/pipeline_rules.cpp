@@ -55,7 +55,7 @@ class Rules {
   /// Notes an action; returns why it cannot be run now, or "".
   std::string run(const Action& action) {
     if (has(action, action.kind)) return "is there a second time";
-    if (const auto problem = need_problem(action); !problem.empty()) return problem;
+    if (auto problem = need_problem(action); !problem.empty()) return problem;
     done_[at(action.stage, action.microbatch)] |= bit(action.kind);
     return "";
   }

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <utility>
 
 #include "lockstep/plan/pipeline_text.h"
 #include "plan/pipeline_memory.h"
@@ -90,11 +91,12 @@ PipelineVerdict verify_pipeline(const PipelinePlan& plan) {
   auto blocked = PipelineWalk(plan, PipelineSends::kAsync, pairs).run();
   if (!verdict.problem.empty()) return verdict;
 
-  for (size_t i = 0; i < kAllPipelineSends.size(); ++i) {
-    const PipelineSends sends = kAllPipelineSends[i];
-    verdict.blocked[i] = sends == PipelineSends::kAsync ? std::move(blocked) : blocked_ranks(plan, sends);
+  verdict.problem = deadlock_problem(plan, blocked);
+  verdict.blocked[static_cast<size_t>(PipelineSends::kAsync)] = std::move(blocked);
+  for (const auto sends : kAllPipelineSends) {
+    if (sends == PipelineSends::kAsync) continue;
+    verdict.blocked[static_cast<size_t>(sends)] = blocked_ranks(plan, sends);
   }
-  verdict.problem = deadlock_problem(plan, verdict.blocked[static_cast<size_t>(PipelineSends::kAsync)]);
   verdict.ok = verdict.problem.empty();
   for (const auto& actions : plan.actions) {
     verdict.peak_activations.push_back(peak_memory(actions, 1, 1) / plan.shape.chunks);
