@@ -6,6 +6,7 @@
 
 #include "cli/flags.h"
 #include "lockstep/error.h"
+#include "lockstep/plan/collectives.h"
 
 namespace lockstep::cli {
 
@@ -27,6 +28,13 @@ plan::PipelineShape PipelineOptions::shape_of(const plan::Schedule& schedule,
   return {.ranks = static_cast<int>(stages),
           .microbatches = static_cast<int>(microbatches),
           .chunks = schedule.interleaves ? static_cast<int>(of_interleaved) : 1};
+}
+
+void refuse_as_collective(const std::string& verb, const std::string& collective) {
+  if (plan::plain_name(collective) != "pipeline") return;
+  throw UsageError(
+      fmt::format("collective '{}': has flags of its own, after the word; hint: lockstep {} pipeline --help",
+                  collective, verb));
 }
 
 }  // namespace lockstep::cli

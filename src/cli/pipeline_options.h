@@ -24,4 +24,8 @@ struct PipelineOptions {
                                const std::vector<plan::Schedule>& chosen) const;
 };
 
+/// Throws UsageError if a collective's name is `pipeline`, in any spelling or after a flag: it is no
+/// collective, but a verb with `verb`.
+void refuse_as_collective(const std::string& verb, const std::string& collective);
+
 }  // namespace lockstep::cli

@@ -9,6 +9,7 @@
 #include "cli/define.h"
 #include "cli/flags.h"
 #include "cli/json_output.h"
+#include "cli/pipeline_options.h"
 #include "cli/plan_file.h"
 #include "cli/size.h"
 #include "lockstep/error.h"
@@ -217,6 +218,7 @@ int show(const plan::Plan& plan, const PlanOptions& options) {
 }
 
 int run(const PlanOptions& options) {
+  refuse_as_collective("plan", options.collective);
   if (!options.file.empty()) {
     if (!options.collective.empty() || !options.algorithm.empty()) {
       throw UsageError("--file brings its own plan; hint: leave out the collective and --algorithm");

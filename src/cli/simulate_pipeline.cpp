@@ -98,9 +98,10 @@ void print_ranks(const plan::PipelineSimulation& simulation) {
 
 void print(const SimulatePipelineOptions& options, const std::vector<Row>& rows,
            const std::vector<std::string>& left_out) {
-  fmt::print("pipeline of {} ranks, {} micro-batches: F {}, I {}, W {}, a message {}\n\n",
-             options.shape.stages, options.shape.microbatches, options.costs.forward,
-             options.costs.input_grad, options.costs.weight_grad, options.message);
+  fmt::print("pipeline of {} rank{}, {} micro-batch{}: F {}, I {}, W {}, a message {}\n\n",
+             options.shape.stages, options.shape.stages == 1 ? "" : "s", options.shape.microbatches,
+             options.shape.microbatches == 1 ? "" : "es", options.costs.forward, options.costs.input_grad,
+             options.costs.weight_grad, options.message);
   print_table(rows);
   if (!options.several()) print_ranks(rows.front().simulation);
   for (const auto& reason : left_out) fmt::print("left out: {}\n", reason);

@@ -121,6 +121,17 @@ TEST(PlanPipelineCommand, IsToldOfByTheHelpOfPlanAndSimulate) {
   EXPECT_THAT(plan_verb({"--help"}).output, HasSubstr("--schedule NAME"));
 }
 
+TEST(PlanPipelineCommand, IsPointedOutToThoseWhoTakeItForACollective) {
+  for (const char* verb : {"plan", "simulate"}) {
+    for (const auto& words :
+         {std::vector<std::string>{verb, "Pipeline"}, {verb, "--world", "4", "pipeline"}}) {
+      const auto result = lockstep(words);
+      EXPECT_EQ(result.exit_code, 2);
+      EXPECT_THAT(result.errors, HasSubstr("hint: lockstep " + std::string(verb) + " pipeline --help"));
+    }
+  }
+}
+
 TEST(PlanPipelineCommand, RefusesBadUsageWithAHint) {
   const TemporaryFolder folder;
   const std::string path = (folder / "plan").string();
