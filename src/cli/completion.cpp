@@ -53,22 +53,31 @@ std::string first_word(const Verb& verb) {
   return std::string(verb.name.substr(0, verb.name.find(' ')));
 }
 
-/// One case for each verb, and one for a word that several verbs start with: what may follow it.
+/// The words that may follow `word` to make a verb: `launcher`, `blas`, ... after `bench`.
+std::string kinds_after(const std::string& word) {
+  std::string kinds;
+  for (const auto& verb : verbs()) {
+    if (verb.name.starts_with(word + " ")) kinds += fmt::format("{} ", verb.name.substr(word.size() + 1));
+  }
+  return kinds;
+}
+
+/// One case for each verb, and one for a word that several verbs start with: what may follow it. Verbs of two
+/// words come first: `plan pipeline` is not `plan` and something.
 template <typename MakeCase>
 std::string cases(const MakeCase& make_case) {
-  std::string text;
+  std::string of_two_words, of_one;
   for (const auto& verb : verbs()) {
     if (verb.group.empty()) continue;
     const std::string flags = fmt::format("{}", fmt::join(flags_of(verb), " "));
-    const bool single = verb.name.find(' ') == std::string_view::npos;
-    text +=
-        make_case(single ? fmt::format("{0}|\"{0} \"*", verb.name) : fmt::format("\"{}\"", verb.name), flags);
+    if (verb.name.find(' ') != std::string_view::npos) {
+      of_two_words += make_case(fmt::format("\"{}\"", verb.name), flags);
+    } else {
+      of_one +=
+          make_case(fmt::format("{0}|\"{0} \"*", verb.name), kinds_after(std::string(verb.name)) + flags);
+    }
   }
-  std::string kinds;
-  for (const auto& verb : verbs()) {
-    if (verb.name.starts_with("bench ")) kinds += fmt::format("{} ", verb.name.substr(6));
-  }
-  return text + make_case("bench", kinds);
+  return of_two_words + of_one + make_case("bench", kinds_after("bench"));
 }
 
 std::string first_words() {

@@ -22,9 +22,11 @@ Action define_bench_rank(Flags flags);
 Action define_completion(Flags flags);
 Action define_doctor(Flags flags);
 Action define_plan(Flags flags);
+Action define_plan_pipeline(Flags flags);
 Action define_probe(Flags flags);
 Action define_run(Flags flags);
 Action define_simulate(Flags flags);
+Action define_simulate_pipeline(Flags flags);
 Action define_test(Flags flags);
 Action define_train(Flags flags);
 

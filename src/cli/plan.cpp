@@ -5,9 +5,11 @@
 #include <nlohmann/json.hpp>
 
 #include "cli/command_line.h"
+#include "cli/comment.h"
 #include "cli/define.h"
 #include "cli/flags.h"
 #include "cli/json_output.h"
+#include "cli/pipeline_options.h"
 #include "cli/plan_file.h"
 #include "cli/size.h"
 #include "lockstep/error.h"
@@ -166,16 +168,6 @@ std::string picture(const plan::Plan& plan) {
   }
 }
 
-/// The text form; what people want to know follows as comments, so that it can be read back.
-void print_text_form(const plan::Plan& plan, const std::string& report) {
-  fmt::print("{}", plan::to_string(plan));
-  for (size_t begin = 0; begin < report.size();) {
-    const size_t end = report.find('\n', begin);
-    fmt::print("# {}\n", report.substr(begin, end - begin));
-    begin = end + 1;
-  }
-}
-
 nlohmann::json document_of(const plan::Plan& plan, const plan::Verdict& verdict, int64_t count) {
   nlohmann::json document = plan::to_json(plan);
   int64_t steps = 0;
@@ -215,7 +207,7 @@ int show(const plan::Plan& plan, const PlanOptions& options) {
   if (options.json.prints_text()) {
     const std::string told = report(plan, verdict, options.count);
     if (options.text) {
-      print_text_form(plan, told);
+      fmt::print("{}{}", plan::to_string(plan), as_comment(told));
     } else {
       fmt::print("{} by {}, {} rank{}\n\n{}\n{}", plan::name(plan.collective), plan.algorithm, plan.world,
                  plan.world == 1 ? "" : "s", picture(plan), told);
@@ -226,6 +218,7 @@ int show(const plan::Plan& plan, const PlanOptions& options) {
 }
 
 int run(const PlanOptions& options) {
+  refuse_as_collective("plan", options.collective);
   if (!options.file.empty()) {
     if (!options.collective.empty() || !options.algorithm.empty()) {
       throw UsageError("--file brings its own plan; hint: leave out the collective and --algorithm");
@@ -246,7 +239,8 @@ int run(const PlanOptions& options) {
 Action define_plan(Flags flags) {
   const auto options = std::make_shared<PlanOptions>();
   flags.word("collective", options->collective,
-             "allreduce, broadcast, reduce, scatter, gather, allgather, reducescatter, alltoall, barrier",
+             "allreduce, broadcast, reduce, scatter, gather, allgather, reducescatter, alltoall, barrier; or "
+             "pipeline, which has flags of its own: see lockstep plan pipeline --help",
              false);
   flags.text("--algorithm", options->algorithm, "How; left out: list what there is", "NAME");
   flags.number("--world", options->world, 1, 32768, "Ranks");

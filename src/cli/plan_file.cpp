@@ -10,6 +10,8 @@
 
 #include "lockstep/error.h"
 #include "lockstep/plan/json.h"
+#include "lockstep/plan/pipeline_json.h"
+#include "lockstep/plan/pipeline_text.h"
 #include "lockstep/plan/text.h"
 
 namespace lockstep::cli {
@@ -35,28 +37,46 @@ std::string contents_of(const std::string& path) {
   return text;
 }
 
-plan::Plan from_json_text(const std::string& text) {
-  nlohmann::json document;
+nlohmann::json parse_json(const std::string& form, const std::string& text) {
   try {
-    document = nlohmann::json::parse(text);
+    return nlohmann::json::parse(text);
   } catch (const nlohmann::json::parse_error& error) {
     const auto end = text.begin() + static_cast<std::ptrdiff_t>(std::min(error.byte, text.size()));
-    throw UsageError(fmt::format("plan json line {}: no valid JSON from here on",
-                                 1 + std::count(text.begin(), end, '\n')));
+    throw UsageError(
+        fmt::format("{} line {}: no valid JSON from here on", form, 1 + std::count(text.begin(), end, '\n')));
   }
-  return plan::plan_from_json(document);
+}
+
+/// Whether `text` begins so, after blanks.
+bool starts(const std::string& text, std::string_view start) {
+  const size_t begin = text.find_first_not_of(" \t\r\n");
+  return begin != std::string::npos && std::string_view(text).substr(begin).starts_with(start);
+}
+
+/// Adds the file's name to what `read` throws.
+template <typename Read>
+auto reading(const std::string& path, const Read& read) {
+  const std::string text = contents_of(path);
+  try {
+    return read(text);
+  } catch (const UsageError& error) {
+    throw UsageError(fmt::format("--file {}: {}", path, error.what()));
+  }
 }
 
 }  // namespace
 
 plan::Plan read_plan_file(const std::string& path) {
-  const std::string text = contents_of(path);
-  const size_t begin = text.find_first_not_of(" \t\r\n");
-  try {
-    return begin != std::string::npos && text[begin] == '{' ? from_json_text(text) : plan::parse(text);
-  } catch (const UsageError& error) {
-    throw UsageError(fmt::format("--file {}: {}", path, error.what()));
-  }
+  return reading(path, [](const std::string& text) {
+    return starts(text, "{") ? plan::plan_from_json(parse_json("plan json", text)) : plan::parse(text);
+  });
+}
+
+plan::PipelinePlan read_pipeline_file(const std::string& path) {
+  return reading(path, [](const std::string& text) {
+    if (starts(text, "{")) return plan::pipeline_from_json(parse_json("pipeline json", text));
+    return starts(text, "pipeline,") ? plan::pipeline_from_csv(text) : plan::parse_pipeline(text);
+  });
 }
 
 }  // namespace lockstep::cli

@@ -9,6 +9,7 @@
 #include "cli/define.h"
 #include "cli/flags.h"
 #include "cli/json_output.h"
+#include "cli/pipeline_options.h"
 #include "cli/size.h"
 #include "lockstep/error.h"
 #include "lockstep/plan/cost.h"
@@ -118,6 +119,7 @@ void print(const SimulateOptions& options, plan::Collective collective, int64_t 
 }
 
 int simulate(const SimulateOptions& options) {
+  refuse_as_collective("simulate", options.collective);
   const plan::Collective collective = plan::find_collective(options.collective);
   const int64_t bytes = parse_bytes("--bytes", options.bytes);
   const plan::Network network = network_of(options);
@@ -153,8 +155,11 @@ int simulate(const SimulateOptions& options) {
 
 Action define_simulate(Flags flags) {
   const auto options = std::make_shared<SimulateOptions>();
-  flags.word("collective", options->collective,
-             "allreduce, broadcast, reduce, scatter, gather, allgather, ...", true);
+  flags.word(
+      "collective", options->collective,
+      "allreduce, broadcast, reduce, scatter, gather, allgather, ...; or pipeline, which has flags of its "
+      "own: see lockstep simulate pipeline --help",
+      true);
   flags.number("--world", options->world, 1, 32768, "Ranks");
   flags.text("--bytes", options->bytes, "Size of the buffer, or of one rank's part where each has one",
              "SIZE");

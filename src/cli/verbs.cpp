@@ -1,5 +1,3 @@
-#include <algorithm>
-
 #include "cli/define.h"
 #include "cli/verb.h"
 
@@ -33,11 +31,21 @@ const std::vector<Verb>& verbs() {
        .summary = "Draw a collective's plan, prove it and count its costs",
        .example = "lockstep plan allreduce --algorithm ring --world 4",
        .define = define_plan},
+      {.name = "plan pipeline",
+       .group = kUnderstand,
+       .summary = "Draw a pipeline's plan, prove it and tell which sends may wait",
+       .example = "lockstep plan pipeline --schedule 1f1b --stages 4 --microbatches 8",
+       .define = define_plan_pipeline},
       {.name = "simulate",
        .group = kUnderstand,
        .summary = "Run a collective's plans on a virtual clock and compare their times",
        .example = "lockstep simulate allreduce --world 1024 --bytes 1GiB --alpha-us 5 --gbps 100",
        .define = define_simulate},
+      {.name = "simulate pipeline",
+       .group = kUnderstand,
+       .summary = "Run pipeline schedules on a virtual clock and compare bubbles and memory",
+       .example = "lockstep simulate pipeline --schedule all --stages 8 --microbatches 32 --comm 0.1",
+       .define = define_simulate_pipeline},
       {.name = "doctor",
        .group = kMachine,
        .summary = "Check what matters for training here, and say how to mend it",
@@ -145,8 +153,12 @@ const Verb* find_verb(const std::vector<std::string>& words) {
     return words.size() >= 2 && words[0] == verb.name.substr(0, space) &&
            words[1] == verb.name.substr(space + 1);
   };
-  const auto found = std::find_if(verbs().begin(), verbs().end(), starts);
-  return found == verbs().end() ? nullptr : &*found;
+  const Verb* found = nullptr;
+  for (const auto& verb : verbs()) {
+    const bool longer = found == nullptr || verb.name.size() > found->name.size();
+    if (longer && starts(verb)) found = &verb;  // `plan pipeline` is not `plan`
+  }
+  return found;
 }
 
 }  // namespace lockstep::cli

@@ -9,14 +9,13 @@
 #include "lockstep/plan/stored.h"
 #include "lockstep/plan/text.h"
 #include "plan/check.h"
+#include "plan/json_node.h"
 #include "plan/names.h"
 #include "plan/shown.h"
 
 namespace lockstep::plan {
 
 namespace {
-
-using Json = nlohmann::json;
 
 Json places_json(const Places& places) {
   Json json = {{"rank", places.rank},
@@ -55,58 +54,6 @@ Json step_json(const Step& step) {
   }
   return json;
 }
-
-/// A JSON value and where it stands.
-class Node {
- public:
-  Node(const Json& value, std::string path) : value_(value), path_(std::move(path)) {}
-
-  [[noreturn]] void refuse(const std::string& reason) const {
-    throw UsageError(fmt::format("plan json {}: {}", path_.empty() ? "/" : path_, reason));
-  }
-
-  bool has(const char* key) const { return value_.is_object() && value_.contains(key); }
-
-  Node at(const char* key) const {
-    if (!value_.is_object()) refuse("is no object");
-    const auto found = value_.find(key);
-    if (found == value_.end()) refuse(fmt::format("'{}' is missing", key));
-    return {*found, fmt::format("{}/{}", path_, key)};
-  }
-
-  Node at(size_t index) const { return {value_[index], fmt::format("{}/{}", path_, index)}; }
-
-  size_t size() const {
-    if (!value_.is_array()) refuse("is no array");
-    return value_.size();
-  }
-
-  int number(int low = 0, int high = kLargestNumber) const {
-    if (!value_.is_number_integer()) refuse("is no whole number");
-    // Unsigned numbers beyond the signed range would turn negative.
-    const bool huge = value_.is_number_unsigned() && value_.get<uint64_t>() > uint64_t{kLargestNumber};
-    const int64_t value = huge ? 0 : value_.get<int64_t>();
-    if (huge || value < low || value > high) {
-      refuse(fmt::format("{} is not between {} and {}", value_.dump(), low, high));
-    }
-    return static_cast<int>(value);
-  }
-
-  const std::string& text() const {
-    if (!value_.is_string()) refuse("is no text");
-    return value_.get_ref<const std::string&>();
-  }
-
-  template <typename Enumeration>
-  Enumeration one_of() const {
-    if (const auto value = named<Enumeration>(text())) return *value;
-    refuse(fmt::format("'{}' is unknown; hint: one of {}", shown(text()), names_of<Enumeration>()));
-  }
-
- private:
-  const Json& value_;
-  std::string path_;
-};
 
 Places read_places(const Node& node) {
   Places places{.rank = node.at("rank").number(),
@@ -185,7 +132,7 @@ Json to_json(const Plan& plan) {
 }
 
 Plan plan_from_json(const Json& document) {
-  const Node root(document, "");
+  const Node root("plan json", document, "");
   Plan plan = read_header(root);
   const Node ranks = root.at("ranks");
   if (ranks.size() != static_cast<size_t>(plan.world)) {

@@ -6,6 +6,7 @@
 #include <string>
 #include <string_view>
 
+#include "lockstep/plan/pipeline.h"
 #include "lockstep/plan/plan.h"
 
 namespace lockstep::plan {
@@ -25,6 +26,8 @@ template <>
 inline constexpr Division kLastOf<Division> = Division::kEach;
 template <>
 inline constexpr Kind kLastOf<Kind> = Kind::kRecvReduce;
+template <>
+inline constexpr ActionKind kLastOf<ActionKind> = ActionKind::kRecvBackward;
 
 /// The value of that name, exactly.
 template <typename Enumeration>

@@ -150,11 +150,15 @@ TEST(Completion, OffersVerbsKindsAndFlags) {
   EXPECT_EQ(completions_in_bash({"doc"}), "doctor\n");
   EXPECT_EQ(completions_in_bash({"bench", "l"}), "launcher\n");
   EXPECT_EQ(completions_in_bash({"bench", "launcher", "--ro"}), "--rounds\n");
+  EXPECT_EQ(completions_in_bash({"plan", "pipe"}), "pipeline\n");
+  EXPECT_EQ(completions_in_bash({"plan", "pipeline", "--sch"}), "--schedule\n");
+  EXPECT_EQ(completions_in_bash({"plan", "allreduce", "--al"}), "--algorithm\n");
   EXPECT_EQ(completions_in_bash({"run", "--nproc"}), "--nproc-per-node\n");
   EXPECT_EQ(completions_in_bash({"run", "--bind", "core", "--max"}), "--max-restarts\n");
   EXPECT_THAT(completions_in_zsh({""}),
               AllOf(HasSubstr("doctor"), HasSubstr("bench"), Not(HasSubstr("probe"))));
   EXPECT_THAT(completions_in_zsh({"bench", ""}), HasSubstr("launcher"));
+  EXPECT_THAT(completions_in_zsh({"simulate", "pipeline", "--"}), HasSubstr("--microbatches"));
   EXPECT_THAT(completions_in_zsh({"run", "--b"}), HasSubstr("--bind"));
   EXPECT_THAT(completions_in_zsh({"run", "--bind", "core", ""}),
               AllOf(HasSubstr("--bind"), HasSubstr("FILES")));

@@ -1,0 +1,40 @@
+#include "cli/pipeline_options.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "cli/flags.h"
+#include "lockstep/error.h"
+#include "lockstep/plan/collectives.h"
+
+namespace lockstep::cli {
+
+void PipelineOptions::add_to(Flags flags) {
+  flags.number("--stages", stages, 1, 32768, "Ranks of the pipeline");
+  flags.number("--microbatches", microbatches, 1, 1'000'000, "Micro-batches of a training step");
+  flags.number("--chunks", chunks, 0, 1'000'000,
+               "Parts of the model on each rank; 0: 2 for interleaved, 1 for the others");
+}
+
+plan::PipelineShape PipelineOptions::shape_of(const plan::Schedule& schedule,
+                                              const std::vector<plan::Schedule>& chosen) const {
+  const auto interleaves = [](const plan::Schedule& one) { return one.interleaves; };
+  if (chunks > 1 && std::none_of(chosen.begin(), chosen.end(), interleaves)) {
+    throw UsageError(fmt::format("--chunks {}: {} has one chunk on each rank; hint: --schedule interleaved",
+                                 chunks, schedule.name));
+  }
+  const int64_t of_interleaved = chunks == 0 ? 2 : chunks;
+  return {.ranks = static_cast<int>(stages),
+          .microbatches = static_cast<int>(microbatches),
+          .chunks = schedule.interleaves ? static_cast<int>(of_interleaved) : 1};
+}
+
+void refuse_as_collective(const std::string& verb, const std::string& collective) {
+  if (plan::plain_name(collective) != "pipeline") return;
+  throw UsageError(
+      fmt::format("collective '{}': has flags of its own, after the word; hint: lockstep {} pipeline --help",
+                  collective, verb));
+}
+
+}  // namespace lockstep::cli

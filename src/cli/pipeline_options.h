@@ -1,0 +1,31 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "lockstep/plan/pipeline.h"
+
+namespace lockstep::cli {
+
+class Flags;
+
+/// The flags of a pipeline's shape.
+struct PipelineOptions {
+  int64_t stages = 4;
+  int64_t microbatches = 8;
+  int64_t chunks = 0;  ///< 0: as many as the schedule needs.
+
+  void add_to(Flags flags);
+
+  /// The shape for one of `chosen`: those that have no chunks get one. Throws UsageError if --chunks is for
+  /// none of them.
+  plan::PipelineShape shape_of(const plan::Schedule& schedule,
+                               const std::vector<plan::Schedule>& chosen) const;
+};
+
+/// Throws UsageError if a collective's name is `pipeline`, in any spelling or after a flag: it is no
+/// collective, but a verb with `verb`.
+void refuse_as_collective(const std::string& verb, const std::string& collective);
+
+}  // namespace lockstep::cli
