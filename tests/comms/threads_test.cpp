@@ -11,6 +11,7 @@
 #include "comms/execute.h"
 #include "comms/run_ranks.h"
 #include "lockstep/error.h"
+#include "support/sanitizers.h"
 
 namespace lockstep::test {
 namespace {
@@ -62,14 +63,12 @@ TEST_P(Contract, GroupsOfAGroupAreApart) {
   holds(check_split);
 }
 
-INSTANTIATE_TEST_SUITE_P(Worlds, Contract, testing::Values(1, 2, 3, 4, 5, 7, 8));
+INSTANTIATE_TEST_SUITE_P(Worlds, Contract,
+                         testing::ValuesIn(kThreadSanitizer ? std::vector{1, 2, 3, 5}
+                                                            : std::vector{1, 2, 3, 4, 5, 7, 8}));
 
 TEST(Threads, AMillionTinyAllReducesAreRight) {
-#if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
-  constexpr int kCalls = 20'000;
-#else
-  constexpr int kCalls = 1'000'000;
-#endif
+  constexpr int kCalls = kSanitizer ? 20'000 : 1'000'000;
   const auto thrown = run_ranks(2, [](Communicator& comm) {
     std::minstd_rand random(static_cast<unsigned>(comm.rank() + 1));
     for (int i = 0; i < kCalls; ++i) {

@@ -129,7 +129,7 @@ TEST(Logging, ATraceHasEveryBackwardAndTheBucketsOneAfterTheOther) {
           free_ns = span.end_ns;
         }
         EXPECT_EQ(backwards, 1);
-        if (step > 1) EXPECT_EQ(next, buckets);  // the first step has those of before
+        EXPECT_EQ(next, buckets);
       }
     }
   }

@@ -5,6 +5,7 @@
 
 #include "lockstep/plan/all_reduce.h"
 #include "lockstep/plan/collectives.h"
+#include "support/sanitizers.h"
 
 namespace lockstep::plan {
 namespace {
@@ -23,9 +24,9 @@ std::vector<int> roots(Collective collective, int world) {
 
 class EveryAlgorithm : public testing::TestWithParam<Algorithm> {};
 
-TEST_P(EveryAlgorithm, IsProvedForWorldsTo64AndEveryRoot) {
+TEST_P(EveryAlgorithm, IsProvedForSmallWorldsAndEveryRoot) {
   const Algorithm& algorithm = GetParam();
-  for (int world = 1; world <= 64; ++world) {
+  for (int world = 1; world <= (test::kSanitizer ? 16 : 64); ++world) {
     for (const int root : roots(algorithm.collective, world)) {
       for (const int per_node :
            algorithm.name == "hierarchical" ? std::vector{1, 2, 3, 4, 8, 64} : std::vector{1}) {
@@ -42,7 +43,8 @@ TEST_P(EveryAlgorithm, IsProvedForWorldsTo64AndEveryRoot) {
 
 TEST_P(EveryAlgorithm, IsProvedForSelectedLargeWorlds) {
   const Algorithm& algorithm = GetParam();
-  for (const int world : {65, 100, 127, 128, 129, 255, 256}) {
+  for (const int world :
+       test::kSanitizer ? std::vector{65, 128} : std::vector{65, 100, 127, 128, 129, 255, 256}) {
     const Plan plan = algorithm.make({.world = world, .root = world / 3, .ranks_per_node = 8});
     const Verdict verdict = verify(plan);
     ASSERT_TRUE(verdict.ok) << "world " << world << ": " << verdict.problem;

@@ -12,6 +12,7 @@
 #include <thread>
 
 #include "lockstep/error.h"
+#include "support/sanitizers.h"
 #include "transport/process_arena.h"
 
 namespace lockstep::transport {
@@ -189,9 +190,8 @@ bool in_child(Act act) {
 }
 
 TEST(ProcessArena, AForkedChildGoesOnWithoutHarmToItsParent) {
-#if defined(__SANITIZE_THREAD__)
-  GTEST_SKIP() << "ThreadSanitizer does not bear a child that maps its memory anew";
-#endif
+  if (test::kThreadSanitizer)
+    GTEST_SKIP() << "ThreadSanitizer does not bear a child that maps its memory anew";
   auto* const small = static_cast<char*>(allocate_in_process_arena(100));
   auto* const large = static_cast<char*>(allocate_in_process_arena(size_t{2} << 20));
   std::strcpy(small, "parent");
@@ -218,9 +218,8 @@ TEST(ProcessArena, AForkedChildGoesOnWithoutHarmToItsParent) {
 }
 
 TEST(ProcessArena, AGrandchildHasWhatTheChildWrote) {
-#if defined(__SANITIZE_THREAD__)
-  GTEST_SKIP() << "ThreadSanitizer does not bear a child that maps its memory anew";
-#endif
+  if (test::kThreadSanitizer)
+    GTEST_SKIP() << "ThreadSanitizer does not bear a child that maps its memory anew";
   auto* const memory = static_cast<char*>(allocate_in_process_arena(size_t{2} << 20));
   std::strcpy(memory, "parent");
   EXPECT_TRUE(in_child([&] {

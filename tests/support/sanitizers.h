@@ -1,0 +1,19 @@
+#pragma once
+
+// What the tests were built with. A sanitizer takes ten times as long for each claim: loops may be shorter
+// there.
+namespace lockstep::test {
+
+#if defined(__SANITIZE_THREAD__)
+inline constexpr bool kThreadSanitizer = true;
+#else
+inline constexpr bool kThreadSanitizer = false;
+#endif
+
+#if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
+inline constexpr bool kSanitizer = true;
+#else
+inline constexpr bool kSanitizer = false;
+#endif
+
+}  // namespace lockstep::test
