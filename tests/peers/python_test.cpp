@@ -40,7 +40,8 @@ TEST(Torchrun, StartsOurRanksOnSharedMemoryAndOverGloo) {
   for (const char* engine : {"shm", "gloo"}) {
     Child::Options options = kDebianPython;
     options.environment["LOCKSTEP_ENGINE"] = engine;
-    // Debian's PyTorch 2.6 has no libuv, without which torchrun opens no store of its own: it meets in a file.
+    // Debian's PyTorch 2.6 has no libuv, without which torchrun opens no store of its own: it meets in a
+    // file.
     options.environment["TORCH_DISABLE_SHARE_RDZV_TCP_STORE"] = "1";
     const TemporaryFolder folder;
     Child job({"/usr/bin/python3",
