@@ -27,7 +27,7 @@ if(LOCKSTEP_TORCH)
   install(TARGETS lockstep_lockstep EXPORT lockstep-torch)
   install(EXPORT lockstep-torch NAMESPACE lockstep:: DESTINATION ${LOCKSTEP_PACKAGE_DIR})
 else()
-  set(torch_headers REGEX "/lockstep/(lockstep\\.h|comms/tensors\\.h|comms/data_parallel_comms\\.h|parallel|train)$" EXCLUDE)
+  set(torch_headers REGEX "/lockstep/(lockstep\\.h|comms/tensors\\.h|comms/(data_parallel|pipeline)_comms\\.h|parallel|train)$" EXCLUDE)
 endif()
 install(DIRECTORY ${PROJECT_SOURCE_DIR}/include/lockstep DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}
   FILES_MATCHING PATTERN "*.h" ${torch_headers})

@@ -3,6 +3,7 @@
 /// All of lockstep::lockstep: the core and what stands on LibTorch. Does not include <torch/torch.h>.
 
 #include "lockstep/comms/data_parallel_comms.h"
+#include "lockstep/comms/pipeline_comms.h"
 #include "lockstep/comms/shared_allocator.h"
 #include "lockstep/comms/tensors.h"
 #include "lockstep/core.h"
@@ -12,9 +13,14 @@
 #include "lockstep/parallel/ddp/performance.h"
 #include "lockstep/parallel/ddp/schedule.h"
 #include "lockstep/parallel/ddp/sync_batch_norm.h"
+#include "lockstep/parallel/pipeline/microbatches.h"
+#include "lockstep/parallel/pipeline/partition.h"
+#include "lockstep/parallel/pipeline/pipeline.h"
+#include "lockstep/parallel/pipeline/schedule.h"
 #include "lockstep/train/data/distributed_sampler.h"
 #include "lockstep/train/data/prefetch_loader.h"
 #include "lockstep/train/models/full_mlp.h"
+#include "lockstep/train/models/sharded_mlp.h"
 #include "lockstep/train/optim/clip_grad_norm.h"
 #include "lockstep/train/optim/fused_adam.h"
 #include "lockstep/train/optim/fused_sgd.h"

@@ -8,7 +8,7 @@
 #include <fstream>
 
 #include "lockstep/error.h"
-#include "train/seed.h"
+#include "parallel/seed.h"
 
 namespace lockstep::cli {
 
@@ -19,10 +19,10 @@ constexpr uint64_t kSeed = 1;
 /// The same for a model wherever it stands in the list.
 at::Tensor draw(const DdpBench& bench, size_t model, int rank, uint64_t which) {
   const auto& sizes = bench.models[model];
-  const uint64_t seed = train::derive_seed(kSeed, train::Stream::kBatches,
-                                           static_cast<uint64_t>(sizes.dim * 1000 + sizes.depth));
+  const uint64_t seed = parallel::derive_seed(kSeed, parallel::Stream::kBatches,
+                                              static_cast<uint64_t>(sizes.dim * 1000 + sizes.depth));
   auto generator = at::detail::createCPUGenerator(
-      train::derive_seed(seed, train::Stream::kBatches, static_cast<uint64_t>(rank) * 2 + which));
+      parallel::derive_seed(seed, parallel::Stream::kBatches, static_cast<uint64_t>(rank) * 2 + which));
   return at::randn({bench.batches, sizes.batch, sizes.dim}, generator);
 }
 

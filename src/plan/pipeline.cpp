@@ -139,4 +139,14 @@ PipelinePlan make_pipeline_plan(std::string_view schedule, const PipelineShape& 
   return with_messages(std::move(plan));
 }
 
+PipelinePlan forward_only(PipelinePlan plan) {
+  for (auto& actions : plan.actions) {
+    std::erase_if(actions, [](const Action& action) {
+      return action.kind != ActionKind::kForward && action.kind != ActionKind::kSendForward &&
+             action.kind != ActionKind::kRecvForward;
+    });
+  }
+  return plan;
+}
+
 }  // namespace lockstep::plan

@@ -97,4 +97,7 @@ PipelinePlan make_pipeline_plan(std::string_view schedule, const PipelineShape& 
 /// makes sense is for verify_pipeline() to tell.
 PipelinePlan with_messages(PipelinePlan computation);
 
+/// What is left of a plan if nothing is trained: forwards and their messages.
+PipelinePlan forward_only(PipelinePlan plan);
+
 }  // namespace lockstep::plan

@@ -9,8 +9,8 @@
 #include <string_view>
 
 #include "lockstep/error.h"
+#include "parallel/seed.h"
 #include "train/data/permutation.h"
-#include "train/seed.h"
 
 namespace lockstep {
 
@@ -42,7 +42,7 @@ std::vector<size_t> deal(size_t size, const DistributedSamplerOptions& options, 
   const size_t count = options.drop_last ? size / world : size / world + (size % world != 0 ? 1 : 0);
   std::vector<size_t> order;
   if (options.shuffle) {
-    order = train::permutation(size, train::derive_seed(options.seed, train::Stream::kOrder, epoch));
+    order = train::permutation(size, parallel::derive_seed(options.seed, parallel::Stream::kOrder, epoch));
   }
   std::vector<size_t> dealt(count);
   for (size_t i = 0; i < count; ++i) {

@@ -7,7 +7,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "train/seed.h"
+#include "parallel/seed.h"
 
 namespace lockstep::train {
 
@@ -26,19 +26,20 @@ at::Tensor draw(uint64_t seed, int64_t rows, int64_t columns) {
 TeacherTask::TeacherTask(int64_t dim, uint64_t seed) : seed_(seed) {
   const int64_t latent = std::min(kLatent, dim);
   const double spread = std::sqrt(static_cast<double>(latent));
-  to_inputs_ = draw(derive_seed(seed, Stream::kTask, 0), latent, dim).div_(spread);
-  to_hidden_ = draw(derive_seed(seed, Stream::kTask, 1), latent, kHidden).mul_(1.5 / spread);
-  to_targets_ = draw(derive_seed(seed, Stream::kTask, 2), kHidden, dim);
-  const auto targets = sample(derive_seed(seed, Stream::kTask, 3), kCalibration).targets;
+  to_inputs_ = draw(parallel::derive_seed(seed, parallel::Stream::kTask, 0), latent, dim).div_(spread);
+  to_hidden_ =
+      draw(parallel::derive_seed(seed, parallel::Stream::kTask, 1), latent, kHidden).mul_(1.5 / spread);
+  to_targets_ = draw(parallel::derive_seed(seed, parallel::Stream::kTask, 2), kHidden, dim);
+  const auto targets = sample(parallel::derive_seed(seed, parallel::Stream::kTask, 3), kCalibration).targets;
   to_targets_ /= targets.square().mean().sqrt();
 }
 
 Batch TeacherTask::batch(int64_t step, int64_t count) const {
-  return sample(derive_seed(seed_, Stream::kBatches, static_cast<uint64_t>(step)), count);
+  return sample(parallel::derive_seed(seed_, parallel::Stream::kBatches, static_cast<uint64_t>(step)), count);
 }
 
 Batch TeacherTask::validation(int64_t count) const {
-  return sample(derive_seed(seed_, Stream::kValidation), count);
+  return sample(parallel::derive_seed(seed_, parallel::Stream::kValidation), count);
 }
 
 Batch TeacherTask::sample(uint64_t seed, int64_t count) const {

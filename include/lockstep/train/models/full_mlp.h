@@ -36,6 +36,8 @@ class FullMLPImpl : public torch::nn::Module {
 
   int64_t dim() const { return dim_; }
   int64_t depth() const { return depth_; }
+  /// The layers and the ReLUs between them, for cutting.
+  const std::shared_ptr<torch::nn::SequentialImpl>& layers() const { return layers_; }
 
  protected:
   FORWARD_HAS_DEFAULT_ARGS({1, torch::nn::AnyValue(torch::Tensor())})

@@ -2,10 +2,17 @@
 
 #include <cstdint>
 
-namespace lockstep::train {
+namespace lockstep::parallel {
 
 /// What a random stream is for. A value is part of every run's bits: never change one, only add.
-enum class Stream : uint64_t { kWeights = 1, kTask = 2, kBatches = 3, kValidation = 4, kOrder = 5 };
+enum class Stream : uint64_t {
+  kWeights = 1,
+  kTask = 2,
+  kBatches = 3,
+  kValidation = 4,
+  kOrder = 5,
+  kDropout = 6
+};
 
 /// The seed of one random stream, a function of its three arguments alone: what one stream draws never shifts
 /// another. The finaliser is splitmix64's (Steele, Lea and Flood, 2014), a bijection whose output bits each
@@ -21,4 +28,4 @@ constexpr uint64_t derive_seed(uint64_t seed, Stream stream, uint64_t index = 0)
   return mixed;
 }
 
-}  // namespace lockstep::train
+}  // namespace lockstep::parallel
