@@ -76,13 +76,13 @@ Runtime::Runtime(const std::vector<AnyModel>& chunks, const Communicator& comm, 
       tied_(comm_, options.tied) {}
 
 Runtime::Agreed Runtime::agree(bool trains, const at::Tensor& input, const at::Tensor& target) {
-  const std::vector<int64_t> said = {schedule_number(plan_.schedule),
-                                     options_.microbatches,
-                                     static_cast<int64_t>(chunks_.size()),
-                                     trains ? 1 : 0,
-                                     is_first() ? samples_of(input) : -1,
-                                     is_last() ? samples_of(target) : -1,
-                                     is_first() && input.defined() ? hash_of(input) : 0};
+  std::vector<int64_t> said = {schedule_number(plan_.schedule),
+                               options_.microbatches,
+                               static_cast<int64_t>(chunks_.size()),
+                               trains ? 1 : 0,
+                               is_first() ? samples_of(input) : -1,
+                               is_last() ? samples_of(target) : -1,
+                               is_first() && input.defined() ? hash_of(input) : 0};
   std::vector<int64_t> heard(kTold * static_cast<size_t>(comm_.world_size()));
   comm_.all_gather(said, heard);
   const int64_t* const first = heard.data();
