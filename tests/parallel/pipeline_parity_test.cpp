@@ -49,7 +49,9 @@ TEST_P(PipelineParity, LossAndGradientsAreThoseOfOneProcess) {
         const auto loss = pipeline.step(x, y);
         const bool is_last = comm.rank() + 1 == comm.world_size();
         ASSERT_EQ(loss.defined(), is_last);
-        if (is_last) EXPECT_NEAR(loss.item<double>(), expected.item<double>(), 1e-5) << what;
+        if (is_last) {
+          EXPECT_NEAR(loss.item<double>(), expected.item<double>(), 1e-5) << what;
+        }
         expect_gradients(chunks, alone, what);
       }
     });
@@ -140,8 +142,10 @@ TEST_P(PipelineParity, AnEvaluationHasTheLossAndNoGradients) {
     Pipeline pipeline(chunks, comm, mean_squared_error, options(4));
     for (int time = 0; time < 2; ++time) {
       const auto loss = pipeline.evaluate(x, y);
-      if (loss.defined()) EXPECT_NEAR(loss.item<double>(), expected, 1e-5);
-      if (loss.defined()) EXPECT_FALSE(loss.requires_grad());
+      if (loss.defined()) {
+        EXPECT_NEAR(loss.item<double>(), expected, 1e-5);
+        EXPECT_FALSE(loss.requires_grad());
+      }
       pipeline.step(x, y);
     }
     for (const auto& chunk : chunks) chunk->zero_grad(/*set_to_none=*/true);
