@@ -65,6 +65,18 @@ Step::Step(StepInput input, Forms& forms, bool learns)
   report_.actions.reserve(actions_.size());
 }
 
+Step::~Step() {
+  for (const auto* messages : {&arriving_, &leaving_}) {
+    for (const auto& message : *messages) {
+      try {
+        message.wait();
+      } catch (...) {
+        // The caller has been told.
+      }
+    }
+  }
+}
+
 size_t Step::place(int stage, int microbatch) const {
   const auto& shape = in_.plan.shape;
   return static_cast<size_t>(stage / shape.ranks) * static_cast<size_t>(shape.microbatches) +
@@ -106,7 +118,7 @@ at::Tensor Step::run() {
     }
     begin_ns = end_ns;
   }
-  for (const auto& sent : leaving_) sent.wait();
+  for (; !leaving_.empty(); leaving_.pop_front()) leaving_.front().wait();
   report_.seconds = seconds(trace::now_ns());
   return loss_;
 }
@@ -237,9 +249,9 @@ void Step::post_receives() {
 at::Tensor Step::receive(const Action& action) {
   ++received_;
   if (!learns_) {
-    const TensorWork next = std::move(arriving_.front());
+    const at::Tensor tensor = arriving_.front().wait();
     arriving_.pop_front();
-    return next.wait();
+    return tensor;
   }
   const Form form = form_from(action);
   return recv_tensor(in_.comm, form.sizes, in_.plan.shape.peer_of(action), form.type, tag_of(action));

@@ -50,6 +50,10 @@ class Step {
  public:
   /// `forms`: to be filled in by a step that learns, known to any other.
   Step(StepInput input, Forms& forms, bool learns);
+  /// After a failure messages may still be on their way to or from our memory: until that is over.
+  ~Step();
+  Step(const Step&) = delete;
+  Step& operator=(const Step&) = delete;
 
   /// The loss of the batch on the rank of the last stage; undefined elsewhere.
   at::Tensor run();
