@@ -78,7 +78,9 @@ class Group::MessageWork final : public Work::State {
 
   ~MessageWork() override {
     message_->is_held = false;
-    if (over_ || is_accompanied_ || group_->job_->control().has_failed()) return;
+    const bool has_failed = group_->job_->control().has_failed();
+    if (has_failed && !over_) let_go();
+    if (over_ || is_accompanied_) return;
     try {
       group_->messenger_.accompany(message_);  // half a message would spoil all that follow it
     } catch (...) {
@@ -87,19 +89,36 @@ class Group::MessageWork final : public Work::State {
   }
 
   bool test() override {
+    if (error_) std::rethrow_exception(error_);
     if (over_) return true;
-    group_->guard(message_->header, [&] { over_ = message_->transfer->test(); });
+    act([&] { over_ = message_->transfer->test(); });
     if (over_) record();
     return over_;
   }
   void wait() override {
+    if (error_) std::rethrow_exception(error_);
     if (over_) return;
-    group_->guard(message_->header, [&] { message_->transfer->wait(message_->limit); });
+    act([&] { message_->transfer->wait(message_->limit); });
     over_ = true;
     record();
   }
 
  private:
+  void act(const std::function<void()>& what) {
+    try {
+      group_->guard(message_->header, what);
+    } catch (...) {
+      error_ = std::current_exception();
+      let_go();
+      throw;
+    }
+  }
+  /// Whoever hears of a failure may free the buffer: nothing moves it any more.
+  void let_go() {
+    over_ = true;
+    if (is_accompanied_) group_->messenger_.forget(message_);
+    message_->transfer.reset();
+  }
   void record() const {
     if (told_.begin_ns == 0 || !trace::enabled()) return;
     const trace::Name name(fmt::format("{} {}", told_.sends ? "send" : "recv", told_.peer));
@@ -115,6 +134,7 @@ class Group::MessageWork final : public Work::State {
   const bool is_accompanied_;
   const Told told_;
   bool over_ = false;
+  std::exception_ptr error_;
 };
 
 Group::Group(std::shared_ptr<transport::Job> job, std::string tag, std::vector<int> members,

@@ -20,20 +20,28 @@ void Messenger::accompany(std::shared_ptr<Message> message) {
   changed_.notify_all();
 }
 
+void Messenger::forget(const std::shared_ptr<Message>& message) {
+  std::unique_lock lock(mutex_);
+  std::erase(messages_, message);
+  changed_.wait(lock, [&] { return current_ != message; });
+}
+
 void Messenger::run() {
   std::unique_lock lock(mutex_);
   for (;;) {
     changed_.wait(lock, [&] { return stopping_ || !messages_.empty(); });
     if (messages_.empty()) return;
-    const auto message = std::move(messages_.front());
+    current_ = std::move(messages_.front());
     messages_.pop_front();
     lock.unlock();
     try {
-      guard_(message->header, [&] { see_through(*message); });
+      guard_(current_->header, [&] { see_through(*current_); });
     } catch (...) {
       // It is everybody's failure now: whoever waits, or calls later, throws it.
     }
     lock.lock();
+    current_.reset();
+    changed_.notify_all();
   }
 }
 

@@ -32,6 +32,8 @@ class Messenger {
   ~Messenger();
 
   void accompany(std::shared_ptr<Message> message);
+  /// After the job's failure: returns when the message is not moved from here any more.
+  void forget(const std::shared_ptr<Message>& message);
 
  private:
   void run();
@@ -41,6 +43,7 @@ class Messenger {
   std::mutex mutex_;
   std::condition_variable changed_;
   std::deque<std::shared_ptr<Message>> messages_;
+  std::shared_ptr<Message> current_;  ///< That is being seen through.
   bool stopping_ = false;
   std::thread thread_;  ///< Started when first needed.
 };
