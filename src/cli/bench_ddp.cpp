@@ -27,13 +27,13 @@ struct Options {
 
 int bench(Options& options) {
   DdpBench& bench = options.bench;
-  bench.models = parse_ddp_models(options.models, options.batches);
+  bench.models = parse_mlps(options.models, options.batches);
   const auto peers = parse_ddp_peers(options.peers);
   transport::require_engine(bench.engine, "--engine");
   require_ddp_memory(bench, peers.size() + 1);
   options.json.check();
   DdpSystems systems(bench, peers, std::filesystem::read_symlink("/proc/self/exe").parent_path());
-  const DdpSettings settings = systems.settings();
+  const BenchSettings settings = systems.settings();
   std::vector<DdpModelResult> results;
   for (size_t model = 0; model < bench.models.size(); ++model)
     results.push_back(measure_ddp(systems, bench, model, options.rounds, options.steps));

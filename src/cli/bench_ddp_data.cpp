@@ -3,11 +3,8 @@
 #include <ATen/CPUGeneratorImpl.h>
 #include <ATen/ops/cat.h>
 #include <ATen/ops/randn.h>
-#include <fmt/format.h>
 
-#include <fstream>
-
-#include "lockstep/error.h"
+#include "cli/bench_numbers.h"
 #include "parallel/seed.h"
 
 namespace lockstep::cli {
@@ -24,17 +21,6 @@ at::Tensor draw(const DdpBench& bench, size_t model, int rank, uint64_t which) {
   auto generator = at::detail::createCPUGenerator(
       parallel::derive_seed(seed, parallel::Stream::kBatches, static_cast<uint64_t>(rank) * 2 + which));
   return at::randn({bench.batches, sizes.batch, sizes.dim}, generator);
-}
-
-void write_numbers(const std::filesystem::path& file, const std::vector<at::Tensor>& tensors) {
-  std::ofstream stream(file, std::ios::binary);
-  for (const auto& tensor : tensors) {
-    const at::Tensor whole = tensor.detach().contiguous();
-    stream.write(reinterpret_cast<const char*>(whole.data_ptr<float>()),
-                 static_cast<std::streamsize>(whole.nbytes()));
-  }
-  stream.close();
-  if (!stream) throw Error(fmt::format("cannot write {}", file.string()));
 }
 
 }  // namespace

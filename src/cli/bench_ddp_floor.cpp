@@ -42,7 +42,7 @@ void step_with_two(float* weight, float* first, float* second, const float* grad
 
 }  // namespace
 
-DdpStepFloor::DdpStepFloor(const DdpModel& model, const std::string& optimizer)
+DdpStepFloor::DdpStepFloor(const MlpSizes& model, const std::string& optimizer)
     : moments_(optimizer == "sgd" ? 1 : 2) {
   const c10::InferenceMode no_autograd;
   const int64_t dim = model.dim;

@@ -12,7 +12,7 @@ namespace lockstep::cli {
 /// What parts of a training step take at least, each by itself, on memory that is there already.
 class DdpStepFloor {
  public:
-  DdpStepFloor(const DdpModel& model, const std::string& optimizer);
+  DdpStepFloor(const MlpSizes& model, const std::string& optimizer);
 
   /// Milliseconds, the mean of `steps`. Matrix products of the same shapes, on as many different matrices.
   double forward_ms(int64_t steps);

@@ -13,7 +13,7 @@ namespace lockstep::cli {
 namespace {
 
 /// Of blocks as large as the parameters.
-double copy_rate(const DdpBench& bench, const DdpModel& model) {
+double copy_rate(const DdpBench& bench, const MlpSizes& model) {
   auto cores = launch::allowed_cores();
   cores.resize(std::min(cores.size(), static_cast<size_t>(bench.world)));
   const auto bytes = static_cast<uint64_t>(model.parameter_count()) * sizeof(float);

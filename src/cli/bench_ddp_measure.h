@@ -4,8 +4,8 @@
 #include <string>
 #include <vector>
 
-#include "cli/bench_ddp_losses.h"
 #include "cli/bench_ddp_systems.h"
+#include "cli/bench_losses.h"
 #include "cli/copy_rate.h"
 
 namespace lockstep::cli {
@@ -18,7 +18,7 @@ struct DdpSystemResult {
 
 /// What all rounds gave of one model.
 struct DdpModelResult {
-  DdpModel model;
+  MlpSizes model;
   int64_t steps = 0;                     ///< Timed in each round.
   std::vector<DdpSystemResult> systems;  ///< Lockstep first.
   std::vector<DdpFloor> floors;          ///< By round.

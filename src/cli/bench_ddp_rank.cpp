@@ -1,18 +1,15 @@
 #include "cli/bench_ddp_rank.h"
 
-#include <ATen/Parallel.h>
 #include <fmt/format.h>
-#include <sched.h>
 
 #include <chrono>
-#include <cstdlib>
 #include <fstream>
 #include <optional>
 
+#include "cli/asked_job.h"
 #include "cli/bench_ddp_floor.h"
-#include "cli/bench_ddp_job.h"
 #include "cli/bench_ddp_training.h"
-#include "cli/build_info.h"
+#include "cli/bench_hello.h"
 #include "cli/torch_verbs.h"
 #include "lockstep/comms/init.h"
 #include "lockstep/comms/shared_allocator.h"
@@ -25,22 +22,6 @@ namespace {
 
 using Json = nlohmann::json;
 
-/// What decides how fast this process multiplies matrices.
-Json hello() {
-  cpu_set_t set;
-  CPU_ZERO(&set);
-  sched_getaffinity(0, sizeof set, &set);
-  std::vector<int> cpus;
-  for (int cpu = 0; cpu < CPU_SETSIZE; ++cpu) {
-    if (CPU_ISSET(static_cast<unsigned>(cpu), &set)) cpus.push_back(cpu);
-  }
-  const char* coretype = std::getenv("OPENBLAS_CORETYPE");
-  return {{"version", LOCKSTEP_TORCH_VERSION},
-          {"threads", at::get_num_threads()},
-          {"cpus", cpus},
-          {"coretype", coretype == nullptr ? "" : coretype}};
-}
-
 /// Answers the benchmark's questions for Lockstep, or for one LibTorch process alone.
 class Rank {
  public:
@@ -51,7 +32,7 @@ class Rank {
 
   Json answer(const Json& question) {
     const std::string what = question["do"];
-    if (what == "hello") return hello();
+    if (what == "hello") return bench_hello();
     if (what == "build") return build(question["model"]);
     if (what == "check") return check(question["steps"]);
     if (what == "time") return time(question["warm_up"], question["steps"]);

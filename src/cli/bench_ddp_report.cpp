@@ -88,45 +88,32 @@ Json breakdown_json(const DdpBench& bench, const DdpModelResult& result) {
           {"parts", std::move(parts)}};
 }
 
-Json settings_json(const DdpBench& bench, const DdpSettings& settings, size_t rounds) {
-  return {{"engine", bench.engine},
-          {"lr", bench.lr},
-          {"bucket_cap_mib", bench.bucket_cap_mib},
-          {"overlap", bench.overlap},
-          {"rounds", rounds},
-          {"check_steps", kDdpCheckSteps},
-          {"loss_tolerance", kLossTolerance},
-          {"cpus", settings.cpus},
-          {"threads", settings.threads},
-          {"openblas_coretype", settings.coretype},
-          {"versions", settings.versions}};
+Json all_settings_json(const DdpBench& bench, const BenchSettings& settings, size_t rounds) {
+  Json all = settings_json(settings);
+  all.update({{"engine", bench.engine},
+              {"lr", bench.lr},
+              {"bucket_cap_mib", bench.bucket_cap_mib},
+              {"overlap", bench.overlap},
+              {"rounds", rounds},
+              {"check_steps", kDdpCheckSteps},
+              {"loss_tolerance", kLossTolerance}});
+  return all;
 }
 
 void print_head(const Json& document) {
   const Json& settings = document["settings"];
   const Json& row = document["rows"][0];
-  const std::string coretype = settings["openblas_coretype"];
-  const auto counted = [](int count, const char* what) {
-    return fmt::format("{} {}{}", count, what, count == 1 ? "" : "s");
-  };
   fmt::print("data parallel training on {} over {}, {} at {}; {}, by turns; ms: median (lowest to highest)\n",
              counted(row["world"], "rank"), settings["engine"].get<std::string>(),
              row["optimizer"].get<std::string>(), settings["lr"].get<double>(),
              counted(settings["rounds"], "round"));
-  fmt::print("every rank of every system: {} of BLAS and OpenMP, on CPUs {}, OPENBLAS_CORETYPE {}\n",
-             counted(settings["threads"], "thread"),
-             fmt::join(settings["cpus"].get<std::vector<std::string>>(), " | "),
-             coretype.empty() ? "not set" : coretype);
-  const Json& versions = settings["versions"];
-  fmt::print("LibTorch {}", versions["lockstep"].get<std::string>());
-  if (versions.contains("pytorch"))
-    fmt::print("; Debian's python3-torch {}", versions["pytorch"].get<std::string>());
+  print_settings(settings);
   if (document["ratios"].empty()) {
-    fmt::print("\nno peer to compare losses with; hint: --peers pytorch,libtorch\n\n");
+    fmt::print("no peer to compare losses with; hint: --peers pytorch,libtorch\n\n");
     return;
   }
   fmt::print(
-      "\nlosses of all systems agree within {}, at the first step and after {} steps from the same "
+      "losses of all systems agree within {}, at the first step and after {} steps from the same "
       "weights\n\n",
       settings["loss_tolerance"].get<double>(), settings["check_steps"].get<int>());
 }
@@ -187,7 +174,7 @@ void print_bound(const Json& model, const Json& rows) {
 
 }  // namespace
 
-Json ddp_document(const DdpBench& bench, const DdpSettings& settings,
+Json ddp_document(const DdpBench& bench, const BenchSettings& settings,
                   const std::vector<DdpModelResult>& results) {
   auto rows = Json::array(), ratios = Json::array(), breakdown = Json::array();
   for (const auto& result : results) {
@@ -201,7 +188,7 @@ Json ddp_document(const DdpBench& bench, const DdpSettings& settings,
   return {{"rows", std::move(rows)},
           {"ratios", std::move(ratios)},
           {"breakdown", std::move(breakdown)},
-          {"settings", settings_json(bench, settings, rounds)}};
+          {"settings", all_settings_json(bench, settings, rounds)}};
 }
 
 void print_ddp(const Json& document) {

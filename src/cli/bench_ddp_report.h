@@ -9,7 +9,7 @@ namespace lockstep::cli {
 
 /// Everything that was measured: rows (one per model and system), ratios to Lockstep, the parts of Lockstep's
 /// step with their floors, and what the ranks computed with.
-nlohmann::json ddp_document(const DdpBench& bench, const DdpSettings& settings,
+nlohmann::json ddp_document(const DdpBench& bench, const BenchSettings& settings,
                             const std::vector<DdpModelResult>& results);
 
 /// The same for people, on standard output.

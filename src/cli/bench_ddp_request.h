@@ -5,17 +5,9 @@
 #include <string>
 #include <vector>
 
+#include "cli/mlp_sizes.h"
+
 namespace lockstep::cli {
-
-/// A FullMLP and the samples that each rank has of a batch.
-struct DdpModel {
-  int64_t dim = 0;
-  int64_t depth = 0;
-  int64_t batch = 0;
-
-  std::string name() const;         ///< As typed: mlp:128x16.
-  int64_t parameter_count() const;  ///< Weights and biases.
-};
 
 /// What the ranks of every system train; they get it as a file. Weights, inputs and targets are functions of
 /// it alone.
@@ -27,16 +19,11 @@ struct DdpBench {
   double bucket_cap_mib = 25;    ///< Of Lockstep and of PyTorch.
   std::string overlap = "auto";  ///< Of Lockstep.
   int64_t batches = 1;           ///< Step k trains on batch k modulo this.
-  std::vector<DdpModel> models = {};
+  std::vector<MlpSizes> models = {};
 };
 
-NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(DdpModel, dim, depth, batch)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(DdpBench, world, engine, optimizer, lr, bucket_cap_mib, overlap, batches,
                                    models)
-
-/// Models and batches as typed: `mlp:128x16,mlp:512x16` with one batch for all, or one for each. Throws
-/// UsageError by flag and value.
-std::vector<DdpModel> parse_ddp_models(const std::string& models, const std::string& batches);
 
 /// The rows that are measured beside Lockstep's, as `--peers pytorch,libtorch` asks for them: pytorch-ddp,
 /// pytorch-ddp-views, libtorch. Throws UsageError.

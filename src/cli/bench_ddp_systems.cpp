@@ -6,7 +6,7 @@
 #include <fstream>
 #include <limits>
 
-#include "cli/bench_ddp_python.h"
+#include "cli/bench_python.h"
 #include "lockstep/error.h"
 
 namespace lockstep::cli {
@@ -21,7 +21,7 @@ std::string job_name(const std::string& system) {
 }
 
 /// The answers that count: of a single process, its own.
-std::vector<Json> counted(const std::string& system, std::vector<Json> answers) {
+std::vector<Json> answers_of(const std::string& system, std::vector<Json> answers) {
   if (system == "libtorch") answers.resize(1);
   return answers;
 }
@@ -36,12 +36,6 @@ double mean(const std::vector<Json>& answers, const char* key) {
   double sum = 0;
   for (const auto& answer : answers) sum += answer.contains(key) ? number(answer[key]) : 0;
   return sum / static_cast<double>(answers.size());
-}
-
-std::string settings_text(const Json& hello) {
-  return fmt::format("{} threads on CPUs {} with OPENBLAS_CORETYPE '{}'", hello["threads"].get<int>(),
-                     fmt::join(hello["cpus"].get<std::vector<int>>(), ","),
-                     hello["coretype"].get<std::string>());
 }
 
 }  // namespace
@@ -63,7 +57,7 @@ DdpSystems::DdpSystems(const DdpBench& bench, const std::vector<std::string>& pe
     const std::string job = job_name(system);
     if (jobs_.contains(job)) continue;
     if (job == "pytorch") {
-      start(job, {kDebianPython, find_ddp_peer(commands).string(), folder_.path().string()});
+      start(job, {kDebianPython, find_peer(commands, "bench_ddp_peer.py").string(), folder_.path().string()});
     } else {
       start(job, {torch.string(), "bench-ddp-rank", folder_.path().string(), job});
     }
@@ -86,23 +80,8 @@ AskedJob& DdpSystems::job_of(const std::string& system) {
   return *jobs_.at(job_name(system));
 }
 
-DdpSettings DdpSystems::settings() {
-  const auto own = jobs_.at("lockstep")->ask({{"do", "hello"}});
-  DdpSettings settings = {
-      .cpus = {}, .threads = own[0]["threads"], .coretype = own[0]["coretype"], .versions = {}};
-  for (const auto& hello : own)
-    settings.cpus.push_back(fmt::format("{}", fmt::join(hello["cpus"].get<std::vector<int>>(), ",")));
-  for (const auto& [name, job] : jobs_) {
-    const auto answers = counted(name, job->ask({{"do", "hello"}}));
-    settings.versions[name] = answers[0]["version"];
-    for (size_t rank = 0; rank < answers.size(); ++rank) {
-      const std::string found = settings_text(answers[rank]), expected = settings_text(own[rank]);
-      if (found == expected) continue;
-      throw Error(fmt::format("bench ddp: rank {} of {} computes with {}, that of lockstep with {}", rank,
-                              name, found, expected));
-    }
-  }
-  return settings;
+BenchSettings DdpSystems::settings() {
+  return compare_settings("bench ddp", jobs_);
 }
 
 void DdpSystems::build(size_t model) {
@@ -118,7 +97,7 @@ void DdpSystems::build(size_t model) {
 
 std::vector<double> DdpSystems::train(const std::string& system, int64_t steps) {
   const auto answers =
-      counted(system, job_of(system).ask({{"do", "check"}, {"system", system}, {"steps", steps}}));
+      answers_of(system, job_of(system).ask({{"do", "check"}, {"system", system}, {"steps", steps}}));
   for (const auto& answer : answers) {
     // Losses alone would hardly tell: what ranks share of each other's gradients moves them by a percent.
     if (answer["weights"] == answers[0]["weights"]) continue;
@@ -134,7 +113,7 @@ std::vector<double> DdpSystems::train(const std::string& system, int64_t steps) 
 }
 
 DdpRound DdpSystems::time(const std::string& system, int64_t warm_up, int64_t steps) {
-  const auto answers = counted(
+  const auto answers = answers_of(
       system,
       job_of(system).ask({{"do", "time"}, {"system", system}, {"warm_up", warm_up}, {"steps", steps}}));
   DdpRound round = {.forward_ms = mean(answers, "forward_ms"),

@@ -6,8 +6,9 @@
 #include <string>
 #include <vector>
 
-#include "cli/bench_ddp_job.h"
+#include "cli/asked_job.h"
 #include "cli/bench_ddp_request.h"
+#include "cli/bench_settings.h"
 #include "cli/temporary_folder.h"
 
 namespace lockstep::cli {
@@ -30,14 +31,6 @@ struct DdpFloor {
   double optimizer_ms = 0;  ///< The loads and stores alone.
 };
 
-/// What decides how fast ranks compute: the same for all systems.
-struct DdpSettings {
-  std::vector<std::string> cpus;                ///< By rank: "0", or "0,1" for several.
-  int threads = 1;                              ///< Of each rank.
-  std::string coretype;                         ///< OPENBLAS_CORETYPE; "": not set.
-  std::map<std::string, std::string> versions;  ///< By job: lockstep, libtorch, pytorch.
-};
-
 /// Lockstep and its peers, each in processes of its own that live as long as this, started by our launcher in
 /// the same environment. One works at a time, the others sleep.
 class DdpSystems {
@@ -49,7 +42,7 @@ class DdpSystems {
   /// lockstep first.
   const std::vector<std::string>& names() const { return names_; }
   /// Throws Error if ranks of two systems compute under different settings.
-  DdpSettings settings();
+  BenchSettings settings();
 
   /// All systems start anew from the model's first weights.
   void build(size_t model);
@@ -69,7 +62,7 @@ class DdpSystems {
   const std::filesystem::path commands_;
   std::vector<std::string> names_ = {"lockstep"};
   TemporaryFolder folder_;
-  std::map<std::string, std::unique_ptr<AskedJob>> jobs_;  ///< By name: lockstep, libtorch, pytorch.
+  AskedJobs jobs_;  ///< By name: lockstep, libtorch, pytorch.
 };
 
 }  // namespace lockstep::cli

@@ -16,6 +16,8 @@ Action define_bench_ddp_rank(Flags flags);
 Action define_bench_fit(Flags flags);
 Action define_bench_overlap(Flags flags);
 Action define_bench_pingpong(Flags flags);
+Action define_bench_pipeline(Flags flags);
+Action define_bench_pipeline_rank(Flags flags);
 Action define_bench_reducescatter(Flags flags);
 Action define_bench_launcher(Flags flags);
 Action define_bench_rank(Flags flags);

@@ -51,6 +51,10 @@ int run_bench_overlap(const BenchOverlapOptions&, const Invocation& invocation) 
   return hand_over(invocation);
 }
 
+int run_bench_pipeline_rank(const PipelineRankOptions&, const Invocation& invocation) {
+  return hand_over(invocation);
+}
+
 int run_probe(const Invocation& invocation) {
   return hand_over(invocation);
 }

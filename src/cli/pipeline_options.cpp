@@ -30,6 +30,17 @@ plan::PipelineShape PipelineOptions::shape_of(const plan::Schedule& schedule,
           .chunks = schedule.interleaves ? static_cast<int>(of_interleaved) : 1};
 }
 
+std::vector<plan::Schedule> parse_schedules(const std::string& names) {
+  if (names == "all") return plan::schedules();
+  std::vector<plan::Schedule> found;
+  for (size_t begin = 0; begin <= names.size();) {
+    const size_t end = std::min(names.find(',', begin), names.size());
+    found.push_back(plan::find_schedule(names.substr(begin, end - begin)));
+    begin = end + 1;
+  }
+  return found;
+}
+
 void refuse_as_collective(const std::string& verb, const std::string& collective) {
   if (plan::plain_name(collective) != "pipeline") return;
   throw UsageError(

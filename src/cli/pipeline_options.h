@@ -24,6 +24,9 @@ struct PipelineOptions {
                                const std::vector<plan::Schedule>& chosen) const;
 };
 
+/// Schedules as typed: `gpipe,1f1b`, or `all`. Throws UsageError with what there is.
+std::vector<plan::Schedule> parse_schedules(const std::string& names);
+
 /// Throws UsageError if a collective's name is `pipeline`, in any spelling or after a flag: it is no
 /// collective, but a verb with `verb`.
 void refuse_as_collective(const std::string& verb, const std::string& collective);

@@ -30,21 +30,10 @@ struct Row {
   plan::PipelineSimulation simulation;
 };
 
-std::vector<plan::Schedule> chosen(const std::string& names) {
-  if (names == "all") return plan::schedules();
-  std::vector<plan::Schedule> found;
-  for (size_t begin = 0; begin <= names.size();) {
-    const size_t end = std::min(names.find(',', begin), names.size());
-    found.push_back(plan::find_schedule(names.substr(begin, end - begin)));
-    begin = end + 1;
-  }
-  return found;
-}
-
 /// Those that the shape allows; `left_out` gets the reasons of the others. Throws UsageError if one was asked
 /// for by name.
 std::vector<Row> simulated(const SimulatePipelineOptions& options, std::vector<std::string>& left_out) {
-  const auto schedules = chosen(options.schedules);
+  const auto schedules = parse_schedules(options.schedules);
   std::vector<Row> rows;
   for (const auto& schedule : schedules) {
     const plan::PipelineShape shape = options.shape.shape_of(schedule, schedules);

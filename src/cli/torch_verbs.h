@@ -3,6 +3,7 @@
 #include "cli/bench_allocator.h"
 #include "cli/bench_ddp_rank.h"
 #include "cli/bench_overlap.h"
+#include "cli/bench_pipeline_rank.h"
 #include "cli/train_options.h"
 #include "cli/verb.h"
 
@@ -15,6 +16,7 @@ namespace lockstep::cli {
 int run_bench_allocator(const BenchAllocatorOptions& options, const Invocation& invocation);
 int run_bench_ddp_rank(const DdpRankOptions& options, const Invocation& invocation);
 int run_bench_overlap(const BenchOverlapOptions& options, const Invocation& invocation);
+int run_bench_pipeline_rank(const PipelineRankOptions& options, const Invocation& invocation);
 int run_probe(const Invocation& invocation);
 int run_train(const TrainOptions& options, const Invocation& invocation);
 

@@ -9,6 +9,10 @@ SharedMemoryUse shared_memory_use() {
   return {use.used_bytes, use.peak_used_bytes, use.held_bytes};
 }
 
+void restart_shared_memory_peak() {
+  transport::restart_peak_of_process_arenas();
+}
+
 void trim_shared_memory() {
   transport::trim_process_arenas();
 }

@@ -30,10 +30,12 @@ constexpr OrderedSchedule kSchedules[] = {
     {{"interleaved", "1f1b with several chunks of the model on each rank: a smaller bubble",
       /*interleaves=*/true},
      interleaved_order},
-    {{"zb-h1", "1f1b with weight gradients put off into the bubble, in the same memory"},
+    {{"zb-h1", "1f1b with weight gradients put off into the bubble, in the same memory",
+      /*interleaves=*/false, /*splits_backward=*/true},
      zero_bubble_h1_order,
      [](int ranks) { return ranks; }},
-    {{"zb-h2", "more forwards first, so that no rank pauses once it has begun; twice the memory"},
+    {{"zb-h2", "more forwards first, so that no rank pauses once it has begun; twice the memory",
+      /*interleaves=*/false, /*splits_backward=*/true},
      zero_bubble_h2_order,
      [](int ranks) { return 2 * ranks - 1; }}};
 

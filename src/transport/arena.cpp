@@ -220,6 +220,11 @@ Arena::Use Arena::use() const {
   return use;
 }
 
+void Arena::restart_peak() {
+  const std::lock_guard lock(mutex_);
+  use_.peak_used_bytes = use_.used_bytes;
+}
+
 void Arena::become_private_in_child() {
   if (in_child_) return;  // a grandchild has a copy of it
   retired_ = true;

@@ -50,6 +50,8 @@ class Arena {
     size_t held_bytes = 0;       ///< Taken from the system.
   };
   Use use() const;
+  /// peak_used_bytes counts from now on.
+  void restart_peak();
 
   /// Round a fork: nobody is within while it happens, and the child keeps a view of its own.
   void lock_for_fork() { mutex_.lock(); }

@@ -75,6 +75,11 @@ Arena::Use use_of_process_arenas() {
   return sum;
 }
 
+void restart_peak_of_process_arenas() {
+  const std::lock_guard lock(registry().mutex);
+  for (const auto& arena : registry().arenas) arena->restart_peak();
+}
+
 void trim_process_arenas() {
   const std::lock_guard lock(registry().mutex);
   for (const auto& arena : registry().arenas) arena->trim();

@@ -13,6 +13,7 @@ std::shared_ptr<Arena> process_arena();
 
 /// Of all arenas that this process has had.
 Arena::Use use_of_process_arenas();
+void restart_peak_of_process_arenas();
 void trim_process_arenas();
 
 /// In today's process_arena(). Throws Error if memory is short.

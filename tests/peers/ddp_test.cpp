@@ -5,7 +5,7 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
-#include "cli/bench_ddp_losses.h"
+#include "cli/bench_losses.h"
 #include "cli/bench_ddp_systems.h"
 #include "support/child.h"
 

@@ -64,7 +64,8 @@ constexpr int64_t kMostPipelineActions = 4'000'000;
 struct Schedule {
   std::string_view name;
   std::string_view summary;
-  bool interleaves = false;  ///< It has several chunks on each rank; the others have one.
+  bool interleaves = false;      ///< It has several chunks on each rank; the others have one.
+  bool splits_backward = false;  ///< Into I and W.
 };
 
 /// All of them, simplest first: naive, gpipe, 1f1b, interleaved, zb-h1, zb-h2.

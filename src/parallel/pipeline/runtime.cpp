@@ -23,13 +23,10 @@ plan::PipelinePlan runnable(const PipelineOptions& options, int ranks, size_t ch
   if (const auto verdict = plan::verify_pipeline(made); !verdict.ok) {
     throw Error(fmt::format("schedule {}: {}", options.schedule, verdict.problem));
   }
-  for (const auto& action : made.actions.front()) {
-    if (action.kind == plan::ActionKind::kInputGrad) {
-      throw UsageError(
-          fmt::format("schedule {} splits backward in two, which cannot be run yet; hint: 1f1b, or "
-                      "interleaved",
-                      made.schedule));
-    }
+  if (plan::find_schedule(options.schedule).splits_backward) {
+    throw UsageError(
+        fmt::format("schedule {} splits backward in two, which cannot be run yet; hint: 1f1b, or interleaved",
+                    made.schedule));
   }
   return made;
 }

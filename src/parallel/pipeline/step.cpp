@@ -99,6 +99,7 @@ at::Tensor Step::run() {
   const int64_t start_ns = trace::now_ns();
   const auto seconds = [&](int64_t ns) { return static_cast<double>(ns - start_ns) * 1e-9; };
   int64_t begin_ns = start_ns;
+  report_.begin_ns = start_ns;
   for (const Action& action : actions_) {
     try {
       post_receives();

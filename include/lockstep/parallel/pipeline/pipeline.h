@@ -43,7 +43,8 @@ struct PipelineOptions {
 
 /// How the last step went on this rank.
 struct PipelineReport {
-  std::vector<plan::ActionSpan> actions;  ///< As the plan's, in seconds since the step began here.
+  int64_t begin_ns = 0;                   ///< By CLOCK_MONOTONIC, which all processes of a host share.
+  std::vector<plan::ActionSpan> actions;  ///< As the plan's, in seconds since then.
   double seconds = 0;
   /// The most activations that lived at once, in micro-batches of a rank's part of the model.
   double peak_activations = 0;

@@ -1,5 +1,5 @@
 // A job of ranks that a benchmark asks by turns.
-#include "cli/bench_ddp_job.h"
+#include "cli/asked_job.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,5 +1,5 @@
 // `lockstep bench ddp` prints no times of systems that did not do the same work.
-#include "cli/bench_ddp_losses.h"
+#include "cli/bench_losses.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-#include "cli/bench_ddp_losses.h"
+#include "cli/bench_losses.h"
 
 #include <fmt/format.h>
 

@@ -13,8 +13,7 @@ constexpr const char* kDebianPython = "/usr/bin/python3";
 /// `lockstep`) lies in a source tree; its version. Throws Error saying how to get it.
 std::string require_python_torch(const std::filesystem::path& commands);
 
-/// The script that a rank of PyTorch runs, found from the folder of `lockstep`. Throws Error if it is
-/// missing.
-std::filesystem::path find_ddp_peer(const std::filesystem::path& commands);
+/// A script that a rank of PyTorch runs, found from the folder of `lockstep`. Throws Error if it is missing.
+std::filesystem::path find_peer(const std::filesystem::path& commands, const std::string& script);
 
 }  // namespace lockstep::cli

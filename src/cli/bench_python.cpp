@@ -1,4 +1,4 @@
-#include "cli/bench_ddp_python.h"
+#include "cli/bench_python.h"
 
 #include <fmt/format.h>
 
@@ -32,7 +32,7 @@ std::string require_python_torch(const fs::path& commands) {
   const fs::path installer =
       commands.parent_path().parent_path().parent_path() / "tools" / "install-packages";
   if (!asked.ok() && fs::exists(installer)) {
-    fmt::print(stderr, "lockstep bench ddp: PyTorch is missing; {} bench\n", installer.string());
+    fmt::print(stderr, "lockstep bench: PyTorch is missing; {} bench\n", installer.string());
     const auto installed = launch::capture({installer.string(), "bench"}, launch::current_environment(),
                                            std::chrono::minutes(30));
     fmt::print(stderr, "{}", installed.errors);
@@ -45,11 +45,11 @@ std::string require_python_torch(const fs::path& commands) {
       kDebianPython, last_line(asked.errors)));
 }
 
-fs::path find_ddp_peer(const fs::path& commands) {
-  fs::path script = (commands / LOCKSTEP_DATA_FROM_BIN / "bench_ddp_peer.py").lexically_normal();
-  if (fs::exists(script)) return script;
-  throw Error(fmt::format("--peers pytorch: {} is missing; hint: it is installed with this command",
-                          script.string()));
+fs::path find_peer(const fs::path& commands, const std::string& script) {
+  fs::path found = (commands / LOCKSTEP_DATA_FROM_BIN / script).lexically_normal();
+  if (fs::exists(found)) return found;
+  throw Error(
+      fmt::format("--peers pytorch: {} is missing; hint: it is installed with this command", found.string()));
 }
 
 }  // namespace lockstep::cli

@@ -1,4 +1,4 @@
-#include "cli/bench_ddp_job.h"
+#include "cli/asked_job.h"
 
 #include <fcntl.h>
 #include <fmt/format.h>

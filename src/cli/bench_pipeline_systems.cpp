@@ -1,0 +1,114 @@
+#include "cli/bench_pipeline_systems.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <fstream>
+
+#include "cli/bench_python.h"
+#include "lockstep/error.h"
+
+namespace lockstep::cli {
+
+namespace {
+
+using Json = nlohmann::json;
+
+std::vector<double> by_rank(const std::vector<Json>& answers, const char* key) {
+  std::vector<double> values;
+  for (const auto& answer : answers) values.push_back(answer.value(key, 0.0));
+  return values;
+}
+
+int64_t first_of(const std::vector<Json>& answers, const char* key, size_t step) {
+  int64_t least = INT64_MAX;
+  for (const auto& answer : answers) least = std::min(least, answer[key].at(step).get<int64_t>());
+  return least;
+}
+
+int64_t last_of(const std::vector<Json>& answers, const char* key, size_t step) {
+  int64_t most = INT64_MIN;
+  for (const auto& answer : answers) most = std::max(most, answer[key].at(step).get<int64_t>());
+  return most;
+}
+
+}  // namespace
+
+PipelineSystems::PipelineSystems(const PipelineBench& bench, bool with_pytorch,
+                                 const std::filesystem::path& commands)
+    : bench_(bench), commands_(commands) {
+  const auto torch = commands / "lockstep-torch";
+  if (!std::filesystem::exists(torch)) {
+    throw Error(fmt::format(
+        "cannot start {}; hint: this build has no LibTorch part, build the preset release", torch.string()));
+  }
+  // Before anything is started: it may take the installation of a package.
+  if (with_pytorch) require_python_torch(commands);
+  std::ofstream(folder_.path() / "request.json") << Json(bench);
+  start("lockstep", {torch.string(), "bench-pipeline-rank", folder_.path().string()});
+  jobs_.at("lockstep")->ask({{"do", "build"}});  // writes what the peer reads
+  if (!with_pytorch) return;
+  start("pytorch",
+        {kDebianPython, find_peer(commands, "bench_pipeline_peer.py").string(), folder_.path().string()});
+  jobs_.at("pytorch")->ask({{"do", "build"}});
+}
+
+void PipelineSystems::start(const std::string& job, const std::vector<std::string>& program) {
+  auto environment = launch::current_environment();
+  environment.erase("LOCKSTEP_ENGINE");  // --engine says it
+  environment["USE_LIBUV"] = "0";  // Debian 13 builds PyTorch without it, which asks for it all the same
+  jobs_[job] = std::make_unique<AskedJob>(AskedJob::Options{.name = job,
+                                                            .folder = folder_.path(),
+                                                            .command = commands_ / "lockstep",
+                                                            .program = program,
+                                                            .world = static_cast<int>(bench_.stages),
+                                                            .environment = std::move(environment)});
+}
+
+std::string PipelineSystems::name(size_t system) const {
+  return system < bench_.rows.size() ? bench_.rows[system].schedule : kPytorchPipeline;
+}
+
+std::vector<Json> PipelineSystems::ask(size_t system, Json question) {
+  if (system < bench_.rows.size()) question["row"] = system;
+  return jobs_.at(system < bench_.rows.size() ? "lockstep" : "pytorch")->ask(question);
+}
+
+std::vector<double> PipelineSystems::train(size_t system, int64_t steps) {
+  // The last rank has the losses.
+  return ask(system, {{"do", "check"}, {"steps", steps}}).back()["losses"].get<std::vector<double>>();
+}
+
+PipelineRound PipelineSystems::time(size_t system, int64_t warm_up, int64_t steps) {
+  const auto answers = ask(system, {{"do", "time"}, {"warm_up", warm_up}, {"steps", steps}});
+  PipelineRound round = {.loss = answers.back()["loss"],
+                         .busy_ms = by_rank(answers, "busy_ms"),
+                         .forward_ms = by_rank(answers, "forward_ms"),
+                         .backward_ms = by_rank(answers, "backward_ms"),
+                         .peak_activations = by_rank(answers, "peak_activations"),
+                         .peak_bytes = by_rank(answers, "peak_bytes")};
+  for (size_t step = 0; step < static_cast<size_t>(steps); ++step) {
+    const int64_t taken_ns = last_of(answers, "end_ns", step) - first_of(answers, "begin_ns", step);
+    round.step_ms += static_cast<double>(taken_ns) * 1e-6 / static_cast<double>(steps);
+  }
+  return round;
+}
+
+PipelineSpans PipelineSystems::spans(size_t row) {
+  const auto answers = ask(row, {{"do", "spans"}});
+  int64_t origin_ns = INT64_MAX;
+  for (const auto& answer : answers) origin_ns = std::min(origin_ns, answer["begin_ns"].get<int64_t>());
+  PipelineSpans spans;
+  for (const auto& answer : answers) {
+    const double begin_ms = static_cast<double>(answer["begin_ns"].get<int64_t>() - origin_ns) * 1e-6;
+    std::vector<plan::ActionSpan> of_rank;
+    for (const auto& span : answer["actions"]) {
+      of_rank.push_back({.start = begin_ms + span.at(0).get<double>() * 1e3,
+                         .end = begin_ms + span.at(1).get<double>() * 1e3});
+    }
+    spans.push_back(std::move(of_rank));
+  }
+  return spans;
+}
+
+}  // namespace lockstep::cli

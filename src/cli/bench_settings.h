@@ -1,0 +1,38 @@
+#pragma once
+
+#include <map>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "cli/asked_job.h"
+
+namespace lockstep::cli {
+
+/// The systems that a benchmark compares, by name; `lockstep` is one of them.
+using AskedJobs = std::map<std::string, std::unique_ptr<AskedJob>>;
+
+/// What decides how fast ranks compute: the same for all systems.
+struct BenchSettings {
+  std::vector<std::string> cpus;                ///< By rank: "0", or "0,1" for several.
+  int threads = 1;                              ///< Of each rank.
+  std::string coretype;                         ///< OPENBLAS_CORETYPE; "": not set.
+  std::map<std::string, std::string> versions;  ///< By job: lockstep, libtorch, pytorch.
+};
+
+/// Asks `{"do": "hello"}` of all ranks of all jobs. Throws Error, naming the benchmark, if a rank computes
+/// under other settings than Lockstep's of its number. A rank that answers `{}` only keeps its place.
+BenchSettings compare_settings(const std::string& bench, const AskedJobs& jobs);
+
+/// Whether two ranks compute on the same core.
+bool shares_cores(const BenchSettings& settings);
+
+/// The part of a benchmark's document that tells them, and the lines of its text that do.
+nlohmann::json settings_json(const BenchSettings& settings);
+void print_settings(const nlohmann::json& settings);
+
+/// "1 rank", "2 ranks".
+std::string counted(int64_t count, const std::string& what);
+
+}  // namespace lockstep::cli
