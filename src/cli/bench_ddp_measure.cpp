@@ -30,7 +30,7 @@ void require_equal_ends(const DdpModelResult& result) {
   }
   // Rounding has had all rounds to grow: 8e-4 after 1400 steps was seen.
   constexpr double kEndTolerance = 1e-2;
-  require_equal_losses(result.model.name(), ends, kEndTolerance);
+  require_equal_losses("bench ddp: " + result.model.name(), ends, kEndTolerance);
 }
 
 }  // namespace
@@ -45,7 +45,7 @@ DdpModelResult measure_ddp(DdpSystems& systems, const DdpBench& bench, size_t mo
     losses.push_back({.system = name, .first = trained.front(), .last = trained.back()});
     result.systems.push_back({.losses = losses.back(), .rounds = {}});
   }
-  require_equal_losses(result.model.name(), losses);
+  require_equal_losses("bench ddp: " + result.model.name(), losses);
 
   constexpr int64_t kTrialSteps = 5;
   constexpr double kRoundMs = 350;

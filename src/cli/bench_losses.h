@@ -15,9 +15,9 @@ struct SystemLosses {
 /// How far losses of systems that sum in different orders may be apart, relative to each other.
 constexpr double kLossTolerance = 1e-3;
 
-/// Throws Error, naming system, found and expected, unless all losses are finite and every system's are those
-/// of the first.
-void require_equal_losses(const std::string& model, const std::vector<SystemLosses>& systems,
+/// Throws Error, naming what was measured, system, found and expected, unless all losses are finite and every
+/// system's are those of the first.
+void require_equal_losses(const std::string& what, const std::vector<SystemLosses>& systems,
                           double tolerance = kLossTolerance);
 
 /// Whether two losses agree. What is not finite agrees with nothing.

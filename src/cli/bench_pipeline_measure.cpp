@@ -29,7 +29,8 @@ std::vector<PipelineResult> measure_pipeline(PipelineSystems& systems, const Pip
     losses.push_back({.system = systems.name(system), .first = trained.front(), .last = trained.back()});
     results.push_back({.name = systems.name(system), .measured = {}});
   }
-  require_equal_losses(bench.sleeps() ? "sleeping stages" : bench.model.name(), losses);
+  require_equal_losses("bench pipeline: " + (bench.sleeps() ? "sleeping stages" : bench.model.name()),
+                       losses);
 
   constexpr int64_t kTrialSteps = 2;
   constexpr double kRoundMs = 500;

@@ -1,5 +1,6 @@
 #include "cli/bench_pipeline_rank.h"
 
+#include <ATen/core/grad_mode.h>
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -44,9 +45,15 @@ class Training {
 
   void update() {
     constexpr double kRate = 0.01;
-    for (auto& parameter : parameters_) parameter.mutable_data().sub_(parameter.grad(), kRate);
+    const at::NoGradGuard guard;
+    for (auto& parameter : parameters_) parameter.sub_(parameter.grad(), kRate);
   }
 
+  size_t weight_bytes() const {
+    size_t sum = 0;
+    for (const auto& parameter : parameters_) sum += parameter.nbytes();
+    return sum;
+  }
   const PipelineReport& report() const { return pipeline_.report(); }
   const std::vector<plan::Action>& actions(int rank) const {
     return pipeline_.plan().actions[static_cast<size_t>(rank)];
@@ -124,6 +131,7 @@ class Rank {
             {"forward_ms", forward_ms / forwards},
             {"backward_ms", backward_ms / forwards},
             {"peak_activations", training.report().peak_activations},
+            {"weight_bytes", training.weight_bytes()},
             {"peak_bytes", peak_bytes},
             {"loss", loss}};
   }

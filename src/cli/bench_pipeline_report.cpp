@@ -91,6 +91,7 @@ Json schedule_json(const PipelineBench& bench, const PipelineRow& row, const Pip
       {"predicted_utilisation", predicted.utilisation},
       {"peak_activations", by_rank(result, &PipelineRound::peak_activations)},
       {"predicted_peak_activations", predicted.peak_activations},
+      {"weight_bytes", by_rank(result, &PipelineRound::weight_bytes)},
       {"peak_bytes", by_rank(result, &PipelineRound::peak_bytes)},
       {"forward_ms", by_rank(result, &PipelineRound::forward_ms)},
       {"backward_ms", by_rank(result, &PipelineRound::backward_ms)},
@@ -109,13 +110,14 @@ std::string percent(double part) {
   return fmt::format("{:.1f}%", part * 100);
 }
 
-std::string listed(const Json& values, double unit = 1, const char* format = "{:.4g}") {
-  std::string text;
+/// In a unit, with so many digits after the point; as many as it takes if none are given.
+std::string listed(const Json& values, double unit = 1, int digits = -1) {
+  std::vector<std::string> texts;
   for (const auto& value : values) {
-    if (!text.empty()) text += ' ';
-    text += fmt::format(fmt::runtime(format), value.get<double>() / unit);
+    const double number = value.get<double>() / unit;
+    texts.push_back(digits < 0 ? fmt::format("{:g}", number) : fmt::format("{:.{}f}", number, digits));
   }
-  return text;
+  return fmt::format("{}", fmt::join(texts, " "));
 }
 
 void print_head(const Json& document) {
@@ -142,43 +144,62 @@ void print_head(const Json& document) {
   fmt::print("\n");
 }
 
-void print_rows(const Json& rows) {
-  fmt::print("{:<13} {:<26} {:>9} {:>7}  {:>16}  {:>12}\n", "schedule", "step ms", "predicted", "off",
-             "bubble predicted", "us an action");
-  for (const auto& row : rows) {
-    const std::string step = fmt::format("{:.2f} ({:.2f} to {:.2f})", row["step_ms"].get<double>(),
-                                         row["step_ms_min"].get<double>(), row["step_ms_max"].get<double>());
-    if (!row.contains("schedule")) {
-      fmt::print("{:<13} {:<26} {:>9}\n", row["system"].get<std::string>(), step, "-");
-      continue;
-    }
-    const double predicted = row["predicted_ms"];
-    fmt::print("{:<13} {:<26} {:>9.2f} {:>7}  {:>7} {:>8}  {:>12.1f}\n", row["system"].get<std::string>(),
-               step, predicted,
-               predicted > 0 ? percent(row["step_ms"].get<double>() / predicted - 1) : std::string("-"),
-               percent(row["bubble_of_total"]), percent(row["predicted_bubble_of_total"]),
-               row["us_per_action_beyond_prediction"].get<double>());
+using Table = std::vector<std::vector<std::string>>;
+
+/// Each column as wide as its widest cell.
+void print_table(const Table& table) {
+  std::vector<size_t> widths;
+  for (const auto& line : table) {
+    widths.resize(std::max(widths.size(), line.size()));
+    for (size_t i = 0; i < line.size(); ++i) widths[i] = std::max(widths[i], line[i].size());
   }
+  for (const auto& line : table) {
+    std::string text;
+    for (size_t i = 0; i < line.size(); ++i) text += fmt::format("{:<{}}", line[i], widths[i] + 3);
+    fmt::print("{}\n", text.substr(0, text.find_last_not_of(' ') + 1));
+  }
+}
+
+void print_rows(const Json& rows) {
+  Table table = {{"schedule", "step ms", "predicted ms", "off", "bubble", "predicted", "us an action"}};
+  for (const auto& row : rows) {
+    table.push_back(
+        {row["system"], fmt::format("{:.2f} ({:.2f} to {:.2f})", row["step_ms"].get<double>(),
+                                    row["step_ms_min"].get<double>(), row["step_ms_max"].get<double>())});
+    if (!row.contains("schedule")) continue;
+    const double predicted = row["predicted_ms"];
+    for (const std::string& cell :
+         {fmt::format("{:.2f}", predicted),
+          predicted > 0 ? percent(row["step_ms"].get<double>() / predicted - 1) : std::string("-"),
+          percent(row["bubble_of_total"]), percent(row["predicted_bubble_of_total"]),
+          fmt::format("{:.1f}", row["us_per_action_beyond_prediction"].get<double>())}) {
+      table.back().push_back(cell);
+    }
+  }
+  print_table(table);
   fmt::print(
-      "(predicted: by the simulator, from {} times of F and B, messages taking none; bubble: idle part "
-      "of the step, of the busiest rank; us an action: what the step takes beyond that, by action)\n",
+      "predicted: by the simulator, from {} times of F and B; messages take none. bubble: the idle part of "
+      "the step, of the busiest rank. us an action: what the step takes beyond the prediction, by action\n",
       rows[0]["model"] == "sleep" ? "the given" : "each round's own");
 }
 
 void print_ranks(const Json& rows) {
-  fmt::print("\n{:<13} {:<28} {:<28} {:<24} {}\n", "by rank", "utilisation %", "activations (predicted)",
-             "F and B ms", "peak MiB beside the weights");
+  constexpr double kMiB = 1 << 20;
+  const bool sleeps = rows[0]["model"] == "sleep";
+  Table table = {{"by rank", "utilisation %", "activations", "predicted", "F ms", "B ms"}};
+  if (!sleeps) table.front().insert(table.front().end(), {"MiB of weights", "peak MiB of the rest"});
   for (const auto& row : rows) {
     if (!row.contains("schedule")) continue;
-    const bool counted_bytes = row["peak_bytes"][0].get<double>() > 0;
-    fmt::print(
-        "{:<13} {:<28} {:<28} {:<24} {}\n", row["system"].get<std::string>(),
-        listed(row["utilisation"], 0.01, "{:.1f}"),
-        fmt::format("{} ({})", listed(row["peak_activations"]), listed(row["predicted_peak_activations"])),
-        fmt::format("{} | {}", listed(row["forward_ms"], 1, "{:.2f}"),
-                    listed(row["backward_ms"], 1, "{:.2f}")),
-        counted_bytes ? listed(row["peak_bytes"], 1 << 20, "{:.2f}") : "-");
+    table.push_back({row["system"], listed(row["utilisation"], 0.01, 1), listed(row["peak_activations"]),
+                     listed(row["predicted_peak_activations"]), listed(row["forward_ms"], 1, 2),
+                     listed(row["backward_ms"], 1, 2)});
+    if (sleeps) continue;
+    table.back().push_back(listed(row["weight_bytes"], kMiB, 1));
+    // Of shared memory alone the bytes are counted.
+    table.back().push_back(row["peak_bytes"][0] == 0 ? "-" : listed(row["peak_bytes"], kMiB, 1));
   }
+  fmt::print("\n");
+  print_table(table);
 }
 
 void print_ratios(const Json& ratios) {

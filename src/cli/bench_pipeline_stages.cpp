@@ -3,6 +3,7 @@
 #include <ATen/CPUGeneratorImpl.h>
 #include <ATen/ops/ones.h>
 #include <ATen/ops/randn.h>
+#include <ATen/ops/zeros.h>
 #include <sys/prctl.h>
 #include <torch/csrc/autograd/custom_function.h>
 #include <torch/nn/module.h>
@@ -34,22 +35,20 @@ void sleep_for(double milliseconds) {
   }
 }
 
-/// input * weight, taking its time.
+/// Hands on its input, and the gradient, taking its time; nothing is learnt, however many stages there are.
 class Sleep : public torch::autograd::Function<Sleep> {
  public:
   static at::Tensor forward(torch::autograd::AutogradContext* context, const at::Tensor& input,
-                            const at::Tensor& weight, double forward_ms, double backward_ms) {
+                            const at::Tensor& /*weight*/, double forward_ms, double backward_ms) {
     sleep_for(forward_ms);
-    context->save_for_backward({input, weight});
     context->saved_data["backward_ms"] = backward_ms;
-    return input * weight;
+    return input.view_as(input);
   }
 
   static torch::autograd::variable_list backward(torch::autograd::AutogradContext* context,
                                                  const torch::autograd::variable_list& gradients) {
     sleep_for(context->saved_data["backward_ms"].toDouble());
-    const auto saved = context->get_saved_variables();
-    return {gradients[0] * saved[1], (gradients[0] * saved[0]).sum({0, 1}).view(1), {}, {}};
+    return {gradients[0], at::zeros({1}), {}, {}};
   }
 };
 

@@ -86,6 +86,7 @@ PipelineRound PipelineSystems::time(size_t system, int64_t warm_up, int64_t step
                          .forward_ms = by_rank(answers, "forward_ms"),
                          .backward_ms = by_rank(answers, "backward_ms"),
                          .peak_activations = by_rank(answers, "peak_activations"),
+                         .weight_bytes = by_rank(answers, "weight_bytes"),
                          .peak_bytes = by_rank(answers, "peak_bytes")};
   for (size_t step = 0; step < static_cast<size_t>(steps); ++step) {
     const int64_t taken_ns = last_of(answers, "end_ns", step) - first_of(answers, "begin_ns", step);

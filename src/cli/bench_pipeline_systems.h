@@ -20,6 +20,7 @@ struct PipelineRound {
   std::vector<double> forward_ms = {};   ///< Of a micro-batch, all chunks together.
   std::vector<double> backward_ms = {};  ///< The same.
   std::vector<double> peak_activations = {};
+  std::vector<double> weight_bytes = {};
   std::vector<double> peak_bytes = {};  ///< Of tensors beside weights and batch; 0 where nobody counts.
 };
 

@@ -1,4 +1,4 @@
-// `lockstep bench ddp` prints no times of systems that did not do the same work.
+// A benchmark prints no times of systems that did not do the same work.
 #include "cli/bench_losses.h"
 
 #include <gmock/gmock.h>

@@ -28,9 +28,10 @@ struct DistributedSamplerOptions {
 /// A copy is another handle to the same sampler: set_epoch() on the one kept reaches the one that a data
 /// loader took. Calls may come from any thread.
 ///
-///     DistributedSampler sampler(dataset.size().value(), {.rank = comm.rank(), .world_size =
-///     comm.world_size()}); auto loader = torch::data::make_data_loader(std::move(dataset), sampler, 64); for
-///     (int epoch = 0; epoch < 10; ++epoch) {
+///     const auto size = dataset.size().value();
+///     DistributedSampler sampler(size, {.rank = comm.rank(), .world_size = comm.world_size()});
+///     auto loader = torch::data::make_data_loader(std::move(dataset), sampler, 64);
+///     for (int epoch = 0; epoch < 10; ++epoch) {
 ///       sampler.set_epoch(epoch);
 ///       for (auto& batch : *loader) ...
 ///     }
