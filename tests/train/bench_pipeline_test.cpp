@@ -80,7 +80,8 @@ TEST(BenchPipeline, ATraceHasPlanPredictionAndRunOfEveryRank) {
   std::ifstream stream(file);
   std::set<std::string> rows, schedules;
   std::map<std::pair<int, int>, std::vector<std::string>> computed;  // by schedule and row
-  for (const auto& event : json::parse(stream)["traceEvents"]) {
+  const auto document = json::parse(stream);
+  for (const auto& event : document["traceEvents"]) {
     if (event["name"] == "thread_name") rows.insert(event["args"]["name"]);
     if (event["name"] == "process_name") schedules.insert(event["args"]["name"]);
     if (event.value("cat", "") == "compute") computed[{event["pid"], event["tid"]}].push_back(event["name"]);
