@@ -46,7 +46,9 @@ class Training {
   void update() {
     constexpr double kRate = 0.01;
     const at::NoGradGuard guard;
-    for (auto& parameter : parameters_) parameter.sub_(parameter.grad(), kRate);
+    for (auto& parameter : parameters_) {
+      if (parameter.grad().defined()) parameter.sub_(parameter.grad(), kRate);
+    }
   }
 
   size_t weight_bytes() const {
