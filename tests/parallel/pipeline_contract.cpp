@@ -141,6 +141,37 @@ Cuts lopsided(int64_t layers, int stages) {
   return cuts;
 }
 
+/// A stage that is no Sequential, and keeps the first of its masks.
+struct MaskedImpl : torch::nn::Module {
+  torch::Tensor forward(const torch::Tensor& x) {
+    const torch::Tensor drawn = torch::dropout(torch::ones_like(x), 0.5, /*train=*/true);
+    if (!mask.defined()) mask = drawn.detach().clone();
+    return x * drawn;
+  }
+  torch::Tensor mask;
+};
+TORCH_MODULE(Masked);
+
+/// Stages that were not cut from one model: each draws its own masks all the same.
+void check_masks_of_strangers(Communicator& comm, bool in_sequentials, Problems& problems) {
+  Masked masked;
+  torch::nn::Sequential around(masked);  // a layer "0" on every rank
+  Pipeline pipeline(in_sequentials ? AnyModel(around) : AnyModel(masked), comm, mean_squared_error,
+                    {.microbatches = 2});
+  const auto x = random(1, {32, kDim});
+  pipeline.step(x, x);
+  const auto world = static_cast<int64_t>(comm.world_size());
+  auto all = torch::empty({world, masked->mask.numel()});
+  comm.all_gather(masked->mask, all);
+  for (int64_t a = 0; a < world; ++a) {
+    for (int64_t b = a + 1; b < world; ++b) {
+      require(problems, !torch::equal(all[a], all[b]),
+              fmt::format("stages {} and {}, {}Sequentials, draw the same masks", a, b,
+                          in_sequentials ? "" : "no "));
+    }
+  }
+}
+
 }  // namespace
 
 std::vector<std::string> check_pipeline_results(Communicator& comm) {
@@ -180,6 +211,7 @@ std::vector<std::string> check_pipeline_dropout(Communicator& comm) {
       }
     }
   }
+  for (const bool in_sequentials : {false, true}) check_masks_of_strangers(comm, in_sequentials, problems);
   return problems;
 }
 

@@ -71,7 +71,7 @@ Runtime::Runtime(const std::vector<AnyModel>& chunks, const Communicator& comm, 
     : options_(options),
       comm_(Communicator(comm).split(0).value()),
       loss_(std::move(loss)),
-      chunks_(chunks.begin(), chunks.end()),
+      chunks_(tell_apart(chunks, comm_)),
       plan_(runnable(options, comm_.world_size(), chunks.size())),
       forward_plan_(plan::forward_only(plan_)),
       tied_(comm_, options.tied) {}
