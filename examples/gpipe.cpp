@@ -9,7 +9,8 @@
 #include <cstdio>
 
 int main() {
-  constexpr int64_t kDim = 64, kDepth = 16, kBatch = 32, kSteps = 20;
+  constexpr int64_t kDim = 64, kDepth = 16, kBatch = 32;
+  constexpr int kSteps = 20, kMicrobatches = 8;
   auto comm = lockstep::init_distributed();
   lockstep::PipelineComms comms(comm);
   lockstep::ShardedMLP stage(kDim, kDepth, comm.rank(), comm.world_size(), /*seed=*/1);
@@ -23,9 +24,9 @@ int main() {
 
   torch::Tensor loss;
   double loss_alone = 0;
-  for (int64_t step = 0; step < kSteps; ++step) {
+  for (int step = 0; step < kSteps; ++step) {
     optimizer.zero_grad();
-    loss = lockstep::gpipe_pipeline_step(stage, comms, input, target, /*microbatches=*/8);
+    loss = lockstep::gpipe_pipeline_step(stage, comms, input, target, kMicrobatches);
     optimizer.step();
 
     alone_optimizer.zero_grad();
@@ -41,10 +42,11 @@ int main() {
     right = right && torch::allclose(item.value(), expected[item.key()], 1e-4, 1e-5);
   }
   if (loss.defined()) {  // on the last rank
-    std::printf("loss %.6f over %d ranks, %.6f in one process\n", loss.item<double>(), comm.world_size(),
-                loss_alone);
-    std::printf("the bubble is (P-1)/(M+P-1) = %.3f of the time\n",
-                (comm.world_size() - 1.0) / (8 + comm.world_size() - 1));
+    std::printf("loss of step %d: %.6f over %d ranks, %.6f in one process\n", kSteps, loss.item<double>(),
+                comm.world_size(), loss_alone);
+    const double others = comm.world_size() - 1;
+    std::printf("a rank waits (P-1)/(M+P-1) = %.1f%% of the time while the pipeline fills and drains\n",
+                100 * others / (kMicrobatches + others));
   }
   if (!right) std::printf("rank %d does NOT have the weights of one process\n", comm.rank());
   return right ? 0 : 1;

@@ -9,9 +9,9 @@
 #include <cstdio>
 
 int main() {
-  constexpr int64_t kDim = 64, kDepth = 16, kBatch = 32, kSteps = 20;
+  constexpr int64_t kDim = 64, kDepth = 16, kBatch = 32;
+  constexpr int kSteps = 20, kMicrobatches = 8;
   auto comm = lockstep::init_distributed();
-  // One Pipeline for all steps: shapes between stages are found out in the first.
   constexpr int kChunks = 2;
   const torch::nn::Sequential layers(lockstep::FullMLP(kDim, kDepth, /*seed=*/1)->layers());
   const int stages = comm.world_size() * kChunks;
@@ -24,8 +24,9 @@ int main() {
     for (const auto& parameter : stage->parameters()) parameters.push_back(parameter);
   }
   torch::optim::SGD optimizer(parameters, 0.01);
+  // One Pipeline for all steps: shapes between stages are found out in the first.
   lockstep::Pipeline pipeline(chunks, comm, lockstep::mean_squared_error,
-                              {.schedule = "interleaved", .microbatches = 8});
+                              {.schedule = "interleaved", .microbatches = kMicrobatches});
   torch::manual_seed(0);
   const auto input = torch::randn({kBatch, kDim});
   const auto target = input.roll(1, /*dims=*/1);
@@ -35,7 +36,7 @@ int main() {
 
   torch::Tensor loss;
   double loss_alone = 0;
-  for (int64_t step = 0; step < kSteps; ++step) {
+  for (int step = 0; step < kSteps; ++step) {
     optimizer.zero_grad();
     loss = pipeline.step(input, target);
     optimizer.step();
@@ -55,10 +56,11 @@ int main() {
     }
   }
   if (loss.defined()) {  // on the last rank
-    std::printf("loss %.6f over %d ranks, %.6f in one process\n", loss.item<double>(), comm.world_size(),
-                loss_alone);
-    std::printf("activations kept at once: %g of 8\n", pipeline.report().peak_activations);
+    std::printf("loss of step %d: %.6f over %d ranks, %.6f in one process\n", kSteps, loss.item<double>(),
+                comm.world_size(), loss_alone);
   }
+  std::printf("rank %d kept the activations of %g of %d micro-batches at once\n", comm.rank(),
+              pipeline.report().peak_activations, kMicrobatches);
   if (!right) std::printf("rank %d does NOT have the weights of one process\n", comm.rank());
   return right ? 0 : 1;
 }

@@ -7,7 +7,8 @@
 #include <cstdio>
 
 int main() {
-  constexpr int64_t kDim = 64, kDepth = 16, kBatch = 32, kSteps = 20;
+  constexpr int64_t kDim = 64, kDepth = 16, kBatch = 32;
+  constexpr int kSteps = 20;
   lockstep::FullMLP model(kDim, kDepth, /*seed=*/1);
   torch::optim::SGD optimizer(model->parameters(), 0.01);
   torch::manual_seed(0);
@@ -15,7 +16,7 @@ int main() {
   const auto target = input.roll(1, /*dims=*/1);
 
   double first = 0, last = 0;
-  for (int64_t step = 0; step < kSteps; ++step) {
+  for (int step = 0; step < kSteps; ++step) {
     optimizer.zero_grad();
     const auto loss = torch::mse_loss(model->forward(input), target);
     loss.backward();
@@ -23,6 +24,6 @@ int main() {
     last = loss.item<double>();
     if (step == 0) first = last;
   }
-  std::printf("loss %.6f before, %.6f after %ld steps\n", first, last, static_cast<long>(kSteps));
+  std::printf("loss %.6f in step 1, %.6f in step %d\n", first, last, kSteps);
   return last < first ? 0 : 1;
 }

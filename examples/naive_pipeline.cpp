@@ -8,7 +8,8 @@
 #include <cstdio>
 
 int main() {
-  constexpr int64_t kDim = 64, kDepth = 16, kBatch = 32, kSteps = 20;
+  constexpr int64_t kDim = 64, kDepth = 16, kBatch = 32;
+  constexpr int kSteps = 20;
   auto comm = lockstep::init_distributed();
   lockstep::PipelineComms comms(comm);
   lockstep::ShardedMLP stage(kDim, kDepth, comm.rank(), comm.world_size(), /*seed=*/1);
@@ -22,7 +23,7 @@ int main() {
 
   torch::Tensor loss;
   double loss_alone = 0;
-  for (int64_t step = 0; step < kSteps; ++step) {
+  for (int step = 0; step < kSteps; ++step) {
     optimizer.zero_grad();
     loss = lockstep::naive_pipeline_step_by_hand(stage, comms, input, target, {kBatch, kDim});
     optimizer.step();
@@ -40,9 +41,9 @@ int main() {
     right = right && torch::allclose(item.value(), expected[item.key()], 1e-4, 1e-5);
   }
   if (loss.defined()) {  // on the last rank
-    std::printf("loss %.6f over %d ranks, %.6f in one process\n", loss.item<double>(), comm.world_size(),
-                loss_alone);
-    std::printf("each rank works 1 of %d parts of the time\n", comm.world_size());
+    std::printf("loss of step %d: %.6f over %d ranks, %.6f in one process\n", kSteps, loss.item<double>(),
+                comm.world_size(), loss_alone);
+    std::printf("at any time 1 rank of %d works, the others wait\n", comm.world_size());
   }
   if (!right) std::printf("rank %d does NOT have the weights of one process\n", comm.rank());
   return right ? 0 : 1;

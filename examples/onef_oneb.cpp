@@ -9,13 +9,14 @@
 #include <cstdio>
 
 int main() {
-  constexpr int64_t kDim = 64, kDepth = 16, kBatch = 32, kSteps = 20;
+  constexpr int64_t kDim = 64, kDepth = 16, kBatch = 32;
+  constexpr int kSteps = 20, kMicrobatches = 8;
   auto comm = lockstep::init_distributed();
-  // One Pipeline for all steps: shapes between stages are found out in the first.
   lockstep::ShardedMLP stage(kDim, kDepth, comm.rank(), comm.world_size(), /*seed=*/1);
   torch::optim::SGD optimizer(stage->parameters(), 0.01);
+  // One Pipeline for all steps: shapes between stages are found out in the first.
   lockstep::Pipeline pipeline(stage, comm, lockstep::mean_squared_error,
-                              {.schedule = "1f1b", .microbatches = 8});
+                              {.schedule = "1f1b", .microbatches = kMicrobatches});
   torch::manual_seed(0);
   const auto input = torch::randn({kBatch, kDim});
   const auto target = input.roll(1, /*dims=*/1);
@@ -25,7 +26,7 @@ int main() {
 
   torch::Tensor loss;
   double loss_alone = 0;
-  for (int64_t step = 0; step < kSteps; ++step) {
+  for (int step = 0; step < kSteps; ++step) {
     optimizer.zero_grad();
     loss = pipeline.step(input, target);
     optimizer.step();
@@ -43,10 +44,11 @@ int main() {
     right = right && torch::allclose(item.value(), expected[item.key()], 1e-4, 1e-5);
   }
   if (loss.defined()) {  // on the last rank
-    std::printf("loss %.6f over %d ranks, %.6f in one process\n", loss.item<double>(), comm.world_size(),
-                loss_alone);
-    std::printf("activations kept at once: %g of 8\n", pipeline.report().peak_activations);
+    std::printf("loss of step %d: %.6f over %d ranks, %.6f in one process\n", kSteps, loss.item<double>(),
+                comm.world_size(), loss_alone);
   }
+  std::printf("rank %d kept the activations of %g of %d micro-batches at once\n", comm.rank(),
+              pipeline.report().peak_activations, kMicrobatches);
   if (!right) std::printf("rank %d does NOT have the weights of one process\n", comm.rank());
   return right ? 0 : 1;
 }

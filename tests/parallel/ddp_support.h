@@ -11,6 +11,7 @@
 #include "comms/run_ranks.h"
 #include "lockstep/comms/tensors.h"
 #include "lockstep/parallel/ddp/distributed_data_parallel.h"
+#include "parallel/random_tensor.h"
 
 // What tests of data parallel training have in common.
 namespace lockstep::test {
@@ -18,10 +19,6 @@ namespace lockstep::test {
 /// Buckets of about one gradient each, sent while backward goes on.
 inline DdpOptions many_buckets() {
   return {.bucket_cap_mib = 0.0005, .first_bucket_cap_mib = 0.0005, .overlap = true};
-}
-
-inline torch::Tensor random(uint64_t seed, at::IntArrayRef shape) {
-  return at::randn(shape, at::detail::createCPUGenerator(seed));
 }
 
 /// Rank r's share of a batch: every world-th row.

@@ -56,20 +56,6 @@ TEST(PipelineRun, IsTracedAsItsPlanSays) {
   EXPECT_EQ(found, expected);
 }
 
-/// Words in on the first rank, words out on the last: one weight for both.
-struct EmbeddingImpl : torch::nn::Module {
-  EmbeddingImpl() { weight = register_parameter("weight", random(9, {7, kDim})); }
-  torch::Tensor forward(const torch::Tensor& words) { return torch::embedding(weight, words); }
-  torch::Tensor weight;
-};
-TORCH_MODULE(Embedding);
-struct HeadImpl : torch::nn::Module {
-  explicit HeadImpl(const torch::Tensor& from) { weight = register_parameter("weight", from); }
-  torch::Tensor forward(const torch::Tensor& x) { return torch::matmul(x, weight.t()); }
-  torch::Tensor weight;
-};
-TORCH_MODULE(Head);
-
 at::Tensor word_loss(const at::Tensor& output, const at::Tensor& target) {
   return torch::nn::functional::cross_entropy(output, target);
 }
@@ -79,7 +65,7 @@ TEST(TiedWeights, StayTheSameBitForBitAndTrainAsInOneProcess) {
   const auto words_of = [](int step) {
     return random(30 + static_cast<uint64_t>(step), {10}).mul(3).abs().to(torch::kLong).clamp_max(6);
   };
-  Embedding embedding;
+  Embedding embedding(7, kDim);
   Head head(embedding->weight);
   torch::optim::SGD alone({embedding->weight}, torch::optim::SGDOptions(0.1).momentum(0.9));
   for (int step = 0; step < kSteps; ++step) {
@@ -97,7 +83,7 @@ TEST(TiedWeights, StayTheSameBitForBitAndTrainAsInOneProcess) {
       torch::nn::Sequential stage;
       torch::Tensor weight;
       if (comm.rank() == 0) {
-        Embedding first;
+        Embedding first(7, kDim);
         weight = first->weight;
         stage->push_back(first);
         stage->push_back(torch::nn::Functional([](const torch::Tensor& x) { return x.tanh(); }));

@@ -9,6 +9,7 @@
 #include "lockstep/parallel/pipeline/microbatches.h"
 #include "lockstep/plan/pipeline_verify.h"
 #include "parallel/default_generator.h"
+#include "parallel/pipeline/say_where.h"
 #include "parallel/seed.h"
 
 namespace lockstep::pipeline {
@@ -67,7 +68,7 @@ Runtime::Runtime(const std::vector<AnyModel>& chunks, const Communicator& comm, 
     : options_(options),
       comm_(Communicator(comm).split(0).value()),
       loss_(std::move(loss)),
-      chunks_(chunks.begin(), chunks.end()),
+      chunks_(tell_apart(chunks, comm_)),
       plan_(runnable(options, comm_.world_size(), chunks.size())),
       forward_plan_(plan::forward_only(plan_)),
       tied_(comm_, options.tied) {}
@@ -102,9 +103,16 @@ Runtime::Agreed Runtime::agree(bool trains, const at::Tensor& input, const at::T
 }
 
 at::Tensor Runtime::run(bool trains, const at::Tensor& input, const at::Tensor& target, double scale) {
-  const Agreed agreed = agree(trains, input, target);
-  const auto sizes = microbatch_sizes(agreed.samples, options_.microbatches);
   int64_t& number = trains ? steps_ : evaluations_;
+  const auto at = [&](const char* when) {
+    return [this, trains, when, of = number + 1] {
+      return fmt::format("pipeline {} {} on rank {}, {}", trains ? "step" : "evaluation", of, comm_.rank(),
+                         when);
+    };
+  };
+  const Agreed agreed =
+      say_where(at("before its first action"), [&] { return agree(trains, input, target); });
+  const auto sizes = microbatch_sizes(agreed.samples, options_.microbatches);
   StepInput work = {.plan = trains ? plan_ : forward_plan_,
                     .comm = comm_,
                     .chunks = chunks_,
@@ -129,7 +137,7 @@ at::Tensor Runtime::run(bool trains, const at::Tensor& input, const at::Tensor& 
   if (trains) tied_.open_step();
   Step step(std::move(work), forms, learns);
   at::Tensor loss = step.run();
-  if (trains) tied_.close_step();
+  if (trains) say_where(at("in the sum of tied gradients"), [&] { tied_.close_step(); });
   ++number;
   report_ = step.report();
   return loss;

@@ -4,7 +4,10 @@
 #include <torch/nn/modules/container/sequential.h>
 
 #include <mutex>
+#include <set>
+#include <sstream>
 
+#include "parallel/ddp/agreement.h"
 #include "parallel/seed.h"
 
 namespace lockstep::pipeline {
@@ -25,16 +28,22 @@ void seed_default_generator(uint64_t seed) {
   generator.set_current_seed(seed);
 }
 
-}  // namespace
-
-StageLayers::StageLayers(const AnyModel& model) : model_(model) {
-  if (const auto* const layers = model_->as<torch::nn::SequentialImpl>()) {
-    for (const auto& name : layers->named_children().keys()) names_.push_back(hash_of(name));
-  }
+/// Of the layers of a Sequential; none for any other module.
+std::vector<std::string> layer_names(const AnyModel& model) {
+  const auto* const layers = model->as<torch::nn::SequentialImpl>();
+  return layers == nullptr ? std::vector<std::string>() : layers->named_children().keys();
 }
 
-at::Tensor StageLayers::forward(const at::Tensor& input, uint64_t seed) const {
+}  // namespace
+
+StageLayers::StageLayers(const AnyModel& model, uint64_t salt) : model_(model), salt_(salt) {
+  for (const auto& name : layer_names(model)) names_.push_back(hash_of(name));
+}
+
+at::Tensor StageLayers::forward(const at::Tensor& input, uint64_t seed_of_all) const {
   const bool draws = model_->is_training();
+  const uint64_t seed =
+      salt_ == 0 ? seed_of_all : parallel::derive_seed(seed_of_all, parallel::Stream::kDropout, salt_);
   if (names_.empty()) {
     if (draws) seed_default_generator(seed);
     return model_.forward(input);
@@ -47,6 +56,26 @@ at::Tensor StageLayers::forward(const at::Tensor& input, uint64_t seed) const {
     x = layer.forward(x);
   }
   return x;
+}
+
+std::vector<StageLayers> tell_apart(const std::vector<AnyModel>& chunks, Communicator& comm) {
+  std::string lines;
+  for (const auto& chunk : chunks) {
+    for (const auto& name : layer_names(chunk)) lines += name + '\n';
+  }
+  bool are_apart = true;
+  std::set<std::string> known;
+  for (const auto& text : ddp::gather_texts(comm, lines)) {
+    std::istringstream stream(text);
+    for (std::string name; std::getline(stream, name);) are_apart = known.insert(name).second && are_apart;
+  }
+  std::vector<StageLayers> stages;
+  for (size_t i = 0; i < chunks.size(); ++i) {
+    const uint64_t number = static_cast<uint64_t>(comm.rank()) + i * static_cast<uint64_t>(comm.world_size());
+    const bool has_own_names = are_apart && !layer_names(chunks[i]).empty();
+    stages.emplace_back(chunks[i], has_own_names ? 0 : number + 1);
+  }
+  return stages;
 }
 
 }  // namespace lockstep::pipeline

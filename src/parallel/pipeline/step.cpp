@@ -5,6 +5,7 @@
 #include <ATen/ops/full_like.h>
 #include <ATen/ops/tensor.h>
 #include <ATen/ops/zeros_like.h>
+#include <c10/util/Exception.h>
 #include <fmt/format.h>
 #include <torch/csrc/autograd/engine.h>
 #include <torch/csrc/autograd/variable.h>
@@ -15,6 +16,7 @@
 #include "lockstep/error.h"
 #include "lockstep/plan/pipeline_text.h"
 #include "lockstep/trace/writer.h"
+#include "parallel/pipeline/say_where.h"
 #include "parallel/seed.h"
 
 namespace lockstep::pipeline {
@@ -66,15 +68,15 @@ Step::Step(StepInput input, Forms& forms, bool learns)
 }
 
 Step::~Step() {
-  for (const auto* messages : {&arriving_, &leaving_}) {
-    for (const auto& message : *messages) {
-      try {
-        message.wait();
-      } catch (...) {
-        // The caller has been told.
-      }
+  const auto end = [](const TensorWork& message) {
+    try {
+      message.wait();
+    } catch (...) {
+      // The caller has been told.
     }
-  }
+  };
+  for (const auto& message : arriving_) end(message);
+  for (const auto& leaving : leaving_) end(leaving.message);
 }
 
 size_t Step::place(int stage, int microbatch) const {
@@ -91,8 +93,27 @@ int Step::tag_of(const Action& action) const {
 }
 
 std::string Step::where(const Action& action) const {
-  return fmt::format("pipeline step {} on rank {}, action {} (micro-batch {})", in_.number, in_.comm.rank(),
-                     plan::to_string(action), action.microbatch);
+  return fmt::format("pipeline {} {} on rank {}, action {} (micro-batch {})",
+                     in_.trains ? "step" : "evaluation", in_.number, in_.comm.rank(), plan::to_string(action),
+                     action.microbatch);
+}
+
+template <typename Act>
+void Step::guard(const Action& action, const Act& act) {
+  const auto fail = [&](const char* why) {
+    const std::string text = fmt::format("{}: {}", where(action), why);
+    in_.comm.abort(text);
+    throw Error(text);
+  };
+  try {
+    say_where([&] { return where(action); }, act);
+  } catch (const PeerError&) {
+    throw;  // it is everybody's already
+  } catch (const c10::Error& error) {
+    fail(error.what_without_backtrace());  // a page of addresses would hide what it says
+  } catch (const std::exception& error) {
+    fail(error.what());
+  }
 }
 
 at::Tensor Step::run() {
@@ -101,16 +122,10 @@ at::Tensor Step::run() {
   int64_t begin_ns = start_ns;
   report_.begin_ns = start_ns;
   for (const Action& action : actions_) {
-    try {
+    guard(action, [&] {
       post_receives();
       act(action);
-    } catch (const PeerError& error) {
-      throw PeerError(fmt::format("{}: {}", where(action), error.what()), error.peer);
-    } catch (const std::exception& error) {
-      const std::string text = fmt::format("{}: {}", where(action), error.what());
-      in_.comm.abort(text);
-      throw Error(text);
-    }
+    });
     const int64_t end_ns = trace::now_ns();
     report_.actions.push_back({.start = seconds(begin_ns), .end = seconds(end_ns)});
     if (action.is_compute() && trace::enabled()) {
@@ -119,7 +134,9 @@ at::Tensor Step::run() {
     }
     begin_ns = end_ns;
   }
-  for (; !leaving_.empty(); leaving_.pop_front()) leaving_.front().wait();
+  for (; !leaving_.empty(); leaving_.pop_front()) {
+    guard(leaving_.front().action, [&] { leaving_.front().message.wait(); });
+  }
   report_.seconds = seconds(trace::now_ns());
   return loss_;
 }
@@ -271,14 +288,14 @@ void Step::send(const Action& action) {
   const bool goes_forward = action.kind == ActionKind::kSendForward;
   const at::Tensor tensor =
       std::exchange(goes_forward ? own.output : own.input_gradient, at::Tensor()).contiguous();
-  const int peer = in_.plan.shape.peer_of(action);
-  if (learns_ && goes_forward) isend(to_words(form_of(tensor)), peer, tag_of(action));
-  isend(tensor, peer, tag_of(action));
+  if (learns_ && goes_forward) isend(to_words(form_of(tensor)), action);
+  isend(tensor, action);
 }
 
-void Step::isend(const at::Tensor& tensor, int to, int tag) {
-  while (!leaving_.empty() && leaving_.front().work.is_completed()) leaving_.pop_front();
-  leaving_.push_back({tensor, in_.comm.isend(tensor, to, tag)});
+void Step::isend(const at::Tensor& tensor, const Action& action) {
+  while (!leaving_.empty() && leaving_.front().message.work.is_completed()) leaving_.pop_front();
+  leaving_.push_back(
+      {{tensor, in_.comm.isend(tensor, in_.plan.shape.peer_of(action), tag_of(action))}, action});
 }
 
 }  // namespace lockstep::pipeline

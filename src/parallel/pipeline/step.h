@@ -69,6 +69,12 @@ class Step {
     at::Tensor input_gradient = {};   ///< To be sent.
   };
 
+  /// A message, and the action that sent it.
+  struct Leaving {
+    TensorWork message;
+    plan::Action action;
+  };
+
   /// A rank's stages and micro-batches, counted through: chunk by chunk.
   size_t place(int stage, int microbatch) const;
   Slot& slot(int stage, int microbatch) { return slots_[place(stage, microbatch)]; }
@@ -76,6 +82,9 @@ class Step {
   bool is_last(int stage) const { return stage + 1 == in_.plan.shape.stages(); }
   bool is_here(int stage) const { return in_.plan.shape.rank_of(stage) == in_.comm.rank(); }
 
+  /// Runs `act`: whatever goes wrong then says in which action, on all ranks.
+  template <typename Act>
+  void guard(const plan::Action& action, const Act& act);
   void act(const plan::Action& action);
   void forward(const plan::Action& action);
   void backward(const plan::Action& action);
@@ -88,7 +97,7 @@ class Step {
   at::Tensor receive(const plan::Action& action);
   Form form_from(const plan::Action& action);
   void send(const plan::Action& action);
-  void isend(const at::Tensor& tensor, int to, int tag);
+  void isend(const at::Tensor& tensor, const plan::Action& action);
   /// Alike at both ends of a message, and of no other one of this step.
   int tag_of(const plan::Action& action) const;
   std::string where(const plan::Action& action) const;
@@ -101,7 +110,7 @@ class Step {
   std::vector<plan::Action> receives_;  ///< All of this rank's, in order.
   size_t posted_ = 0, received_ = 0;    ///< Of them.
   std::deque<TensorWork> arriving_;     ///< Posted, not yet received.
-  std::deque<TensorWork> leaving_;
+  std::deque<Leaving> leaving_;
   at::Tensor loss_;
   int live_ = 0;
   PipelineReport report_;

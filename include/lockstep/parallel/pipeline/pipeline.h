@@ -33,8 +33,9 @@ struct PipelineOptions {
   /// Keep a stage's input alone, and run its forward anew in backward: less memory, a forward more.
   bool recompute = false;
   /// Dropout draws by (seed, step, micro-batch, layer), layers of a `Sequential` being told apart by their
-  /// names there: how a model is cut, and whether it recomputes, changes no mask. torch's own generator is
-  /// as before after each step.
+  /// names there: how take_stage() cuts a model, and whether it recomputes, changes no mask. Stages that are
+  /// not cut from one `Sequential` count by their number as well. torch's own generator is as before after
+  /// each step.
   uint64_t seed = 0;
   /// Weights that several stages use, by a name of your choice: those of the same name stay the same on all
   /// ranks that give one. Rank by rank, what it has.
