@@ -10,7 +10,7 @@ if(LOCKSTEP_PORTABLE)
   target_compile_definitions(lockstep_flags INTERFACE LOCKSTEP_PORTABLE)
 endif()
 if(LOCKSTEP_SANITIZE)
-  add_compile_options(-fsanitize=${LOCKSTEP_SANITIZE} -fno-omit-frame-pointer)
+  add_compile_options(-fsanitize=${LOCKSTEP_SANITIZE} -fno-sanitize-recover=all -fno-omit-frame-pointer)
   # Half of the time to compile goes into these three, and ASan sees most of what they see.
   add_compile_options(-fno-sanitize=null,alignment,vptr)
   add_link_options(-fsanitize=${LOCKSTEP_SANITIZE})

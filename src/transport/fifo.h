@@ -20,6 +20,7 @@ struct Fifo {
     const uint64_t at = written.load(std::memory_order_relaxed);
     const size_t room = kBytes - static_cast<size_t>(at - read.load(std::memory_order_acquire));
     bytes = std::min(bytes, room);
+    if (bytes == 0) return 0;  // an empty message has no address
     const size_t begin = at % kBytes;
     const size_t before_end = std::min(bytes, kBytes - begin);
     std::memcpy(data + begin, from, before_end);
@@ -32,6 +33,7 @@ struct Fifo {
   size_t take(std::byte* to, size_t bytes) {
     const uint64_t at = read.load(std::memory_order_relaxed);
     bytes = std::min(bytes, static_cast<size_t>(written.load(std::memory_order_acquire) - at));
+    if (bytes == 0) return 0;
     const size_t begin = at % kBytes;
     const size_t before_end = std::min(bytes, kBytes - begin);
     std::memcpy(to, data + begin, before_end);
