@@ -11,6 +11,7 @@
 #include <cerrno>
 #include <cstring>
 #include <fstream>
+#include <limits>
 #include <sstream>
 
 #include "cli/interrupt.h"
@@ -61,6 +62,10 @@ std::vector<char*> pointers(const std::vector<std::string>& words) {
 }
 
 }  // namespace
+
+double number_of(const nlohmann::json& json) {
+  return json.is_number() ? json.get<double>() : std::numeric_limits<double>::quiet_NaN();
+}
 
 std::optional<std::string> LineReader::read_some() {
   const auto take = [this]() -> std::optional<std::string> {

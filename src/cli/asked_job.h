@@ -32,6 +32,9 @@ class LineReader {
   std::string buffer_;
 };
 
+/// A number of an answer. JSON has no word for what is not finite: null, which becomes NaN.
+double number_of(const nlohmann::json& json);
+
 /// A job of ranks that `lockstep run` started and that wait to be asked.
 class AskedJob {
  public:

@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <fstream>
-#include <limits>
 
 #include "cli/bench_python.h"
 #include "lockstep/error.h"
@@ -26,15 +25,10 @@ std::vector<Json> answers_of(const std::string& system, std::vector<Json> answer
   return answers;
 }
 
-/// JSON has no word for what is not finite: null.
-double number(const Json& json) {
-  return json.is_number() ? json.get<double>() : std::numeric_limits<double>::quiet_NaN();
-}
-
 /// Over ranks; 0 for what a system does not tell.
 double mean(const std::vector<Json>& answers, const char* key) {
   double sum = 0;
-  for (const auto& answer : answers) sum += answer.contains(key) ? number(answer[key]) : 0;
+  for (const auto& answer : answers) sum += answer.contains(key) ? number_of(answer[key]) : 0;
   return sum / static_cast<double>(answers.size());
 }
 
@@ -107,7 +101,7 @@ std::vector<double> DdpSystems::train(const std::string& system, int64_t steps) 
   std::vector<double> losses(static_cast<size_t>(steps));
   for (const auto& answer : answers) {
     for (size_t i = 0; i < losses.size(); ++i)
-      losses[i] += number(answer["losses"].at(i)) / static_cast<double>(answers.size());
+      losses[i] += number_of(answer["losses"].at(i)) / static_cast<double>(answers.size());
   }
   return losses;
 }

@@ -96,9 +96,11 @@ Action define_bench_pipeline(Flags flags) {
   options->shape.add_to(flags);
   flags.text("--model", options->model, "The model that is cut: mlp:WIDTHxLAYERS", "NAME");
   flags.number("--batch", options->batch, 1, 1'000'000, "Samples of a step");
-  flags.text("--sleep", options->sleep,
-             "Instead of a model: stages that sleep for F, I and W milliseconds, so that ranks need no core",
-             "F,I,W");
+  flags.text(
+      "--sleep", options->sleep,
+      "Instead of --model and --batch: stages that sleep for F, I and W milliseconds, so that ranks need no "
+      "core",
+      "F,I,W");
   flags.choice("--engine", options->engine, {"shm", "gloo"}, "Lockstep's engine");
   flags.text("--peers", options->peers, "Measure this too: pytorch (a plain 1F1B loop on Gloo)", "LIST");
   flags.number("--rounds", options->rounds, 1, 1000, "Rounds; in each, every schedule is timed once");

@@ -5,6 +5,7 @@ that Lockstep's ranks wrote to FOLDER, and answers the questions of the benchmar
 between. Rank r holds stage r. Shapes are known beforehand. Sends do not wait; receives do.
 """
 import json
+import math
 import os
 import sys
 import time
@@ -20,6 +21,11 @@ def numbers(folder, name, shape):
         size *= extent
     mapped = torch.from_file(os.path.join(folder, name), shared=False, size=size, dtype=torch.float32)
     return mapped.clone().view(shape)
+
+
+def value(loss):
+    """JSON has no word for what is not finite: null."""
+    return loss if math.isfinite(loss) else None
 
 
 def even(total, parts):
@@ -100,7 +106,7 @@ class Training:
         losses = []
         for _ in range(question["steps"]):
             self.step()
-            losses.append(self.loss)
+            losses.append(value(self.loss))
             self.optimizer.step()
         return {"losses": losses}
 
@@ -113,7 +119,7 @@ class Training:
             begin_ns.append(time.monotonic_ns())
             self.step()
             end_ns.append(time.monotonic_ns())
-        return {"begin_ns": begin_ns, "end_ns": end_ns, "loss": self.loss}
+        return {"begin_ns": begin_ns, "end_ns": end_ns, "loss": value(self.loss)}
 
 
 def main():

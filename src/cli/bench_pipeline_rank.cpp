@@ -39,8 +39,12 @@ class Training {
 
   /// Forward and backward; the loss, on the last rank.
   at::Tensor step(const PipelineBatch& batch) {
-    for (auto& parameter : parameters_) parameter.mutable_grad().reset();
+    forget_gradients();
     return pipeline_.step(batch.input, batch.target);
+  }
+
+  void forget_gradients() {
+    for (auto& parameter : parameters_) parameter.mutable_grad().reset();
   }
 
   void update() {
@@ -78,7 +82,7 @@ class Rank {
   Json answer(const Json& question) {
     const std::string what = question["do"];
     if (what == "hello") return bench_hello();
-    if (what == "build") return build();
+    if (what == "build") return build(question["writes_files"]);
     Training& training = *trainings_.at(question["row"]);
     if (what == "check") return check(training, question["steps"]);
     if (what == "time") return time(training, question["warm_up"], question["steps"]);
@@ -87,8 +91,8 @@ class Rank {
   }
 
  private:
-  Json build() {
-    if (comm_.rank() == 0) write_pipeline_files(folder_, bench_);
+  Json build(bool writes_files) {
+    if (writes_files && comm_.rank() == 0) write_pipeline_files(folder_, bench_);
     batch_ = make_pipeline_batch(bench_);
     for (const auto& row : bench_.rows) trainings_.push_back(std::make_unique<Training>(bench_, row, comm_));
     return Json::object();
@@ -110,6 +114,7 @@ class Rank {
     double forward_ms = 0, backward_ms = 0, loss = 0;
     size_t peak_bytes = 0;
     for (int64_t i = 0; i < steps; ++i) {
+      training.forget_gradients();  // they are part of what a step needs
       const size_t used_bytes = shared_memory_use().used_bytes;
       restart_shared_memory_peak();
       comm_.barrier();

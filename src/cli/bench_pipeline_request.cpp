@@ -21,9 +21,6 @@ std::vector<PipelineRow> parse_pipeline_rows(const std::string& schedules, const
   const auto chosen = parse_schedules(schedules);
   std::vector<PipelineRow> rows;
   for (const auto& schedule : chosen) {
-    const plan::PipelineShape wanted = shape.shape_of(schedule, chosen);
-    if (const std::string problem = plan::why_not(schedule, wanted); !problem.empty())
-      throw UsageError(problem);
     if (schedule.splits_backward) {
       if (schedules == "all") continue;
       throw UsageError(fmt::format(
@@ -31,6 +28,9 @@ std::vector<PipelineRow> parse_pipeline_rows(const std::string& schedules, const
           "simulate pipeline --schedule {}",
           schedule.name, schedule.name));
     }
+    const plan::PipelineShape wanted = shape.shape_of(schedule, chosen);
+    if (const std::string problem = plan::why_not(schedule, wanted); !problem.empty())
+      throw UsageError(problem);
     rows.push_back({.schedule = std::string(schedule.name), .chunks = wanted.chunks});
   }
   return rows;

@@ -46,11 +46,13 @@ PipelineSystems::PipelineSystems(const PipelineBench& bench, bool with_pytorch,
   if (with_pytorch) require_python_torch(commands);
   std::ofstream(folder_.path() / "request.json") << Json(bench);
   start("lockstep", {torch.string(), "bench-pipeline-rank", folder_.path().string()});
-  jobs_.at("lockstep")->ask({{"do", "build"}});  // writes what the peer reads
+  jobs_.at("lockstep")->ask({{"do", "build"}, {"writes_files", with_pytorch}});
   if (!with_pytorch) return;
   start("pytorch",
         {kDebianPython, find_peer(commands, "bench_pipeline_peer.py").string(), folder_.path().string()});
   jobs_.at("pytorch")->ask({{"do", "build"}});
+  for (const char* file : {kPipelineWeightsFile, kPipelineInputFile, kPipelineTargetFile})
+    std::filesystem::remove(folder_.path() / file);
 }
 
 void PipelineSystems::start(const std::string& job, const std::vector<std::string>& program) {
@@ -76,12 +78,15 @@ std::vector<Json> PipelineSystems::ask(size_t system, Json question) {
 
 std::vector<double> PipelineSystems::train(size_t system, int64_t steps) {
   // The last rank has the losses.
-  return ask(system, {{"do", "check"}, {"steps", steps}}).back()["losses"].get<std::vector<double>>();
+  std::vector<double> losses;
+  const auto answers = ask(system, {{"do", "check"}, {"steps", steps}});
+  for (const auto& loss : answers.back()["losses"]) losses.push_back(number_of(loss));
+  return losses;
 }
 
 PipelineRound PipelineSystems::time(size_t system, int64_t warm_up, int64_t steps) {
   const auto answers = ask(system, {{"do", "time"}, {"warm_up", warm_up}, {"steps", steps}});
-  PipelineRound round = {.loss = answers.back()["loss"],
+  PipelineRound round = {.loss = number_of(answers.back()["loss"]),
                          .busy_ms = by_rank(answers, "busy_ms"),
                          .forward_ms = by_rank(answers, "forward_ms"),
                          .backward_ms = by_rank(answers, "backward_ms"),

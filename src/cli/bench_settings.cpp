@@ -2,8 +2,9 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
+#include <set>
 
+#include "cli/mlp_sizes.h"
 #include "lockstep/error.h"
 
 namespace lockstep::cli {
@@ -41,9 +42,11 @@ BenchSettings compare_settings(const std::string& bench, const AskedJobs& jobs) 
 }
 
 bool shares_cores(const BenchSettings& settings) {
-  auto cpus = settings.cpus;
-  std::sort(cpus.begin(), cpus.end());
-  return std::adjacent_find(cpus.begin(), cpus.end()) != cpus.end();
+  std::set<std::string> cores;
+  for (const auto& cpus : settings.cpus) {
+    for (const auto& cpu : parts_of(cpus)) cores.insert(cpu);
+  }
+  return cores.size() < settings.cpus.size();
 }
 
 Json settings_json(const BenchSettings& settings) {

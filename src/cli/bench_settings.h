@@ -25,7 +25,7 @@ struct BenchSettings {
 /// under other settings than Lockstep's of its number. A rank that answers `{}` only keeps its place.
 BenchSettings compare_settings(const std::string& bench, const AskedJobs& jobs);
 
-/// Whether two ranks compute on the same core.
+/// Whether there are fewer cores than ranks.
 bool shares_cores(const BenchSettings& settings);
 
 /// The part of a benchmark's document that tells them, and the lines of its text that do.

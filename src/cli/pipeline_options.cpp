@@ -21,7 +21,7 @@ plan::PipelineShape PipelineOptions::shape_of(const plan::Schedule& schedule,
                                               const std::vector<plan::Schedule>& chosen) const {
   const auto interleaves = [](const plan::Schedule& one) { return one.interleaves; };
   if (chunks > 1 && std::none_of(chosen.begin(), chosen.end(), interleaves)) {
-    throw UsageError(fmt::format("--chunks {}: {} has one chunk on each rank; hint: --schedule interleaved",
+    throw UsageError(fmt::format("--chunks {}: {} has one chunk on each rank; hint: interleaved has several",
                                  chunks, schedule.name));
   }
   const int64_t of_interleaved = chunks == 0 ? 2 : chunks;

@@ -7,6 +7,7 @@
 #include <limits>
 
 #include "lockstep/error.h"
+#include "parallel/default_generator.h"
 
 namespace lockstep {
 
@@ -24,7 +25,8 @@ std::vector<double> time_layers(torch::nn::Sequential& model, const at::Tensor& 
   std::vector<double> seconds;
   at::Tensor x = input.detach();
   for (auto& layer : *model) {
-    x = x.is_floating_point() ? x.detach().requires_grad_() : x.detach();
+    // A copy: a layer in place may not change a leaf.
+    x = x.is_floating_point() ? x.detach().requires_grad_().clone() : x.detach();
     const auto start = Clock::now();
     const at::Tensor y = layer.forward(x);
     if (y.requires_grad()) y.sum().backward();
@@ -32,6 +34,33 @@ std::vector<double> time_layers(torch::nn::Sequential& model, const at::Tensor& 
     x = y;
   }
   return seconds;
+}
+
+/// The median of some rounds. Gradients, buffers and torch's generator are as before.
+std::vector<double> median_times(torch::nn::Sequential& model, const at::Tensor& input) {
+  constexpr size_t kRounds = 5;
+  const parallel::KeepDefaultGenerator keep;
+  const auto parameters = model->parameters();
+  const auto buffers = model->buffers();
+  std::vector<at::Tensor> gradients, states;
+  for (const auto& parameter : parameters) {
+    gradients.push_back(parameter.grad());
+    parameter.mutable_grad().reset();
+  }
+  for (const auto& buffer : buffers) states.push_back(buffer.clone());
+  std::vector<std::vector<double>> rounds;
+  while (rounds.size() < kRounds) rounds.push_back(time_layers(model, input));
+  for (size_t i = 0; i < parameters.size(); ++i) parameters[i].mutable_grad() = gradients[i];
+  const at::NoGradGuard no_grad;
+  for (size_t i = 0; i < buffers.size(); ++i) buffers[i].detach().copy_(states[i]);
+  std::vector<double> median(model->size());
+  for (size_t layer = 0; layer < median.size(); ++layer) {
+    std::vector<double> times;
+    for (const auto& round : rounds) times.push_back(round[layer]);
+    std::nth_element(times.begin(), times.begin() + kRounds / 2, times.end());
+    median[layer] = times[kRounds / 2];
+  }
+  return median;
 }
 
 }  // namespace
@@ -88,25 +117,17 @@ Cuts cut_by_parameters(const torch::nn::Sequential& model, int stages) {
 }
 
 Cuts cut_by_time(torch::nn::Sequential model, const at::Tensor& input, int stages, Communicator& comm) {
-  constexpr int kRounds = 5;
-  std::vector<double> median(model->size());
+  std::vector<double> times(model->size());
   if (comm.rank() == 0) {
-    // Gradients of the measurement are not the caller's.
-    std::vector<at::Tensor> kept;
-    for (const auto& parameter : model->parameters()) kept.push_back(parameter.grad());
-    std::vector<std::vector<double>> rounds;
-    for (int round = 0; round < kRounds; ++round) rounds.push_back(time_layers(model, input));
-    const auto parameters = model->parameters();
-    for (size_t i = 0; i < parameters.size(); ++i) parameters[i].mutable_grad() = kept[i];
-    for (size_t layer = 0; layer < median.size(); ++layer) {
-      std::vector<double> times;
-      for (const auto& round : rounds) times.push_back(round[layer]);
-      std::nth_element(times.begin(), times.begin() + kRounds / 2, times.end());
-      median[layer] = times[kRounds / 2];
+    try {
+      times = median_times(model, input);
+    } catch (const std::exception& error) {
+      comm.abort(fmt::format("cut_by_time on rank 0: {}", error.what()));  // the others wait for it
+      throw;
     }
   }
-  comm.broadcast(median);
-  return cut_by_weight(median, stages);
+  comm.broadcast(times);
+  return cut_by_weight(times, stages);
 }
 
 torch::nn::Sequential take_stage(const torch::nn::Sequential& model, const Cuts& cuts, int stage) {
@@ -114,7 +135,7 @@ torch::nn::Sequential take_stage(const torch::nn::Sequential& model, const Cuts&
       cuts.back() != static_cast<int64_t>(model->size())) {
     throw UsageError(
         fmt::format("take_stage: there is no stage {} of {}, cut for {} layers, in a model of {}", stage,
-                    cuts.size() - 1, cuts.empty() ? 0 : cuts.back(), model->size()));
+                    cuts.empty() ? 0 : cuts.size() - 1, cuts.empty() ? 0 : cuts.back(), model->size()));
   }
   torch::nn::Sequential part;
   const auto names = model->named_children().keys();

@@ -8,6 +8,7 @@
 #include "lockstep/error.h"
 #include "lockstep/parallel/pipeline/microbatches.h"
 #include "lockstep/plan/pipeline_verify.h"
+#include "parallel/ddp/agreement.h"
 #include "parallel/default_generator.h"
 #include "parallel/pipeline/say_where.h"
 #include "parallel/seed.h"
@@ -15,6 +16,17 @@
 namespace lockstep::pipeline {
 
 namespace {
+
+/// A communicator for these ranks alone, which all ask for the same pipeline: else an error on each of them.
+Communicator communicator_of(const Communicator& comm, const PipelineOptions& options, size_t chunks) {
+  Communicator own = Communicator(comm).split(0).value();
+  const std::string wanted = fmt::format("schedule {}, {} micro-batches, {} stages on a rank",
+                                         options.schedule, options.microbatches, chunks);
+  if (const auto difference = ddp::first_difference(own, {wanted}); !difference.empty()) {
+    throw UsageError(fmt::format("pipeline: {}", difference));
+  }
+  return own;
+}
 
 /// A plan that can be run.
 plan::PipelinePlan runnable(const PipelineOptions& options, int ranks, size_t chunks) {
@@ -47,8 +59,11 @@ int64_t hash_of(const at::Tensor& tensor) {
   return static_cast<int64_t>(hash);
 }
 
+constexpr int64_t kNoTensor = -1, kNoDimension = -2;
+
 int64_t samples_of(const at::Tensor& batch) {
-  return batch.defined() && batch.dim() > 0 ? batch.size(0) : -1;
+  if (!batch.defined()) return kNoTensor;
+  return batch.dim() > 0 ? batch.size(0) : kNoDimension;
 }
 
 /// What a rank is about to run, in numbers.
@@ -66,7 +81,7 @@ std::string describe(const int64_t* told) {
 Runtime::Runtime(const std::vector<AnyModel>& chunks, const Communicator& comm, Pipeline::Loss loss,
                  const PipelineOptions& options)
     : options_(options),
-      comm_(Communicator(comm).split(0).value()),
+      comm_(communicator_of(comm, options, chunks.size())),
       loss_(std::move(loss)),
       chunks_(tell_apart(chunks, comm_)),
       plan_(runnable(options, comm_.world_size(), chunks.size())),
@@ -78,8 +93,8 @@ Runtime::Agreed Runtime::agree(bool trains, const at::Tensor& input, const at::T
                                options_.microbatches,
                                static_cast<int64_t>(chunks_.size()),
                                trains ? 1 : 0,
-                               is_first() ? samples_of(input) : -1,
-                               is_last() ? samples_of(target) : -1,
+                               is_first() ? samples_of(input) : kNoTensor,
+                               is_last() ? samples_of(target) : kNoTensor,
                                is_first() && input.defined() ? hash_of(input) : 0};
   std::vector<int64_t> heard(kTold * static_cast<size_t>(comm_.world_size()));
   comm_.all_gather(said, heard);
@@ -95,7 +110,11 @@ Runtime::Agreed Runtime::agree(bool trains, const at::Tensor& input, const at::T
         "pipeline: rank 0, which has the first stage, gave no input with samples in its first dimension");
   }
   const int64_t targets = heard[heard.size() - kTold + kTargets];
-  if (targets >= 0 && targets != first[kSamples]) {
+  if (targets == kNoDimension) {
+    throw UsageError(fmt::format("pipeline: rank {}'s target is a single number; hint: one for each sample",
+                                 comm_.world_size() - 1));
+  }
+  if (targets != kNoTensor && targets != first[kSamples]) {
     throw UsageError(fmt::format("pipeline: rank 0's input has {} samples, rank {}'s target {}",
                                  first[kSamples], comm_.world_size() - 1, targets));
   }
@@ -123,7 +142,7 @@ at::Tensor Runtime::run(bool trains, const at::Tensor& input, const at::Tensor& 
                     .scale = scale,
                     .seed = parallel::derive_seed(options_.seed, parallel::Stream::kDropout,
                                                   static_cast<uint64_t>(number))};
-  if (is_first()) work.inputs = input.split_with_sizes(sizes);
+  if (is_first()) work.inputs = input.detach().split_with_sizes(sizes);
   if (is_last()) {
     work.targets = target.defined() ? target.split_with_sizes(sizes) : std::vector<at::Tensor>(sizes.size());
     for (const int64_t size : sizes) {
@@ -137,9 +156,9 @@ at::Tensor Runtime::run(bool trains, const at::Tensor& input, const at::Tensor& 
   if (trains) tied_.open_step();
   Step step(std::move(work), forms, learns);
   at::Tensor loss = step.run();
-  if (trains) say_where(at("in the sum of tied gradients"), [&] { tied_.close_step(); });
+  if (trains) say_everywhere(comm_, at("in the sum of tied gradients"), [&] { tied_.close_step(); });
   ++number;
-  report_ = step.report();
+  if (trains) report_ = step.report();
   return loss;
 }
 

@@ -1,14 +1,25 @@
 #include "lockstep/parallel/pipeline/schedule.h"
 
+#include <ATen/CPUGeneratorImpl.h>
 #include <ATen/ops/mse_loss.h>
+
+#include <mutex>
 
 namespace lockstep {
 
 namespace {
 
+/// From torch's own generator: each call draws other masks, and torch::manual_seed() decides which.
+uint64_t draw_seed() {
+  auto generator = at::detail::getDefaultCPUGenerator();
+  const std::lock_guard lock(generator.mutex());
+  return at::check_generator<at::CPUGeneratorImpl>(generator)->random64();
+}
+
 at::Tensor step_of(const char* schedule, const AnyModel& stage, PipelineComms& comms, const at::Tensor& batch,
                    const at::Tensor& targets, int microbatches, const Pipeline::Loss& loss) {
-  Pipeline pipeline(stage, comms.communicator(), loss, {.schedule = schedule, .microbatches = microbatches});
+  Pipeline pipeline(stage, comms.communicator(), loss,
+                    {.schedule = schedule, .microbatches = microbatches, .seed = draw_seed()});
   return pipeline.step(batch, targets);
 }
 

@@ -6,6 +6,7 @@
 #include <mutex>
 #include <set>
 #include <sstream>
+#include <typeinfo>
 
 #include "parallel/ddp/agreement.h"
 #include "parallel/seed.h"
@@ -28,9 +29,16 @@ void seed_default_generator(uint64_t seed) {
   generator.set_current_seed(seed);
 }
 
+/// Null for any other module, also for one derived from Sequential: its forward is its own.
+torch::nn::SequentialImpl* as_sequential(const AnyModel& model) {
+  const torch::nn::Module& module = *model;
+  return typeid(module) == typeid(torch::nn::SequentialImpl) ? model->as<torch::nn::SequentialImpl>()
+                                                             : nullptr;
+}
+
 /// Of the layers of a Sequential; none for any other module.
 std::vector<std::string> layer_names(const AnyModel& model) {
-  const auto* const layers = model->as<torch::nn::SequentialImpl>();
+  const auto* const layers = as_sequential(model);
   return layers == nullptr ? std::vector<std::string>() : layers->named_children().keys();
 }
 
@@ -41,18 +49,16 @@ StageLayers::StageLayers(const AnyModel& model, uint64_t salt) : model_(model), 
 }
 
 at::Tensor StageLayers::forward(const at::Tensor& input, uint64_t seed_of_all) const {
-  const bool draws = model_->is_training();
   const uint64_t seed =
       salt_ == 0 ? seed_of_all : parallel::derive_seed(seed_of_all, parallel::Stream::kDropout, salt_);
   if (names_.empty()) {
-    if (draws) seed_default_generator(seed);
+    seed_default_generator(seed);
     return model_.forward(input);
   }
   at::Tensor x = input;
   size_t index = 0;
-  for (auto& layer : *model_->as<torch::nn::SequentialImpl>()) {
-    if (draws)
-      seed_default_generator(parallel::derive_seed(seed, parallel::Stream::kDropout, names_[index++]));
+  for (auto& layer : *as_sequential(model_)) {
+    seed_default_generator(parallel::derive_seed(seed, parallel::Stream::kDropout, names_[index++]));
     x = layer.forward(x);
   }
   return x;

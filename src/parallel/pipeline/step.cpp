@@ -100,20 +100,8 @@ std::string Step::where(const Action& action) const {
 
 template <typename Act>
 void Step::guard(const Action& action, const Act& act) {
-  const auto fail = [&](const char* why) {
-    const std::string text = fmt::format("{}: {}", where(action), why);
-    in_.comm.abort(text);
-    throw Error(text);
-  };
-  try {
-    say_where([&] { return where(action); }, act);
-  } catch (const PeerError&) {
-    throw;  // it is everybody's already
-  } catch (const c10::Error& error) {
-    fail(error.what_without_backtrace());  // a page of addresses would hide what it says
-  } catch (const std::exception& error) {
-    fail(error.what());
-  }
+  say_everywhere(
+      in_.comm, [&] { return where(action); }, act);
 }
 
 at::Tensor Step::run() {
@@ -181,7 +169,13 @@ void Step::forward(const Action& action) {
   report_.peak_activations =
       std::max(report_.peak_activations, static_cast<double>(live_) / static_cast<double>(in_.chunks.size()));
   const at::AutoGradMode grad_mode(in_.trains && !in_.recomputes);
+  const auto version = own.input._version();
   const at::Tensor output = compute(action, own.input);
+  if (in_.recomputes && own.input._version() != version) {
+    throw UsageError(
+        "the stage changes its input in place, so that it cannot be run anew; hint: without `recompute`, or "
+        "with a first layer that is not in place");
+  }
   if (is_last(action.stage)) {
     const at::Tensor share = output.detach();
     loss_ = loss_.defined() ? loss_ + share : share;

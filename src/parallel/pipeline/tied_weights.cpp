@@ -15,13 +15,26 @@ namespace lockstep::pipeline {
 
 namespace {
 
+/// Throws on all ranks if one has a problem.
+void require_none(Communicator& comm, const std::string& problem) {
+  for (const auto& text : ddp::gather_texts(comm, problem)) {
+    if (!text.empty()) throw UsageError(text);
+  }
+}
+
+std::string problem_of(const std::map<std::string, at::Tensor>& mine) {
+  for (const auto& [name, tensor] : mine) {
+    if (name.find('\n') != std::string::npos) return "a tied weight's name has a line break";
+    if (!tensor.defined()) return fmt::format("tied weight '{}': is not defined", name);
+  }
+  return "";
+}
+
 /// The names that any rank has, alike on all.
 std::set<std::string> all_names(Communicator& comm, const std::map<std::string, at::Tensor>& mine) {
+  require_none(comm, problem_of(mine));
   std::string lines;
-  for (const auto& [name, tensor] : mine) {
-    if (name.find('\n') != std::string::npos) throw UsageError("a tied weight's name has a line break");
-    lines += name + '\n';
-  }
+  for (const auto& [name, tensor] : mine) lines += name + '\n';
   std::set<std::string> names;
   for (const auto& text : ddp::gather_texts(comm, lines)) {
     std::istringstream stream(text);
@@ -30,24 +43,32 @@ std::set<std::string> all_names(Communicator& comm, const std::map<std::string, 
   return names;
 }
 
+/// What must be alike wherever a weight is.
+std::string description_of(const at::Tensor& tensor) {
+  std::ostringstream text;
+  text << tensor.sizes() << ", " << tensor.scalar_type() << (tensor.requires_grad() ? "" : ", frozen");
+  return text.str();
+}
+
 }  // namespace
 
 TiedWeights::TiedWeights(Communicator& comm, const std::map<std::string, at::Tensor>& mine) {
   for (const auto& name : all_names(comm, mine)) {
     const auto found = mine.find(name);
     auto owners = comm.split(found == mine.end() ? -1 : 0);
+    std::string problem;
+    if (owners) {
+      const auto difference = ddp::first_difference(*owners, {description_of(found->second)});
+      if (!difference.empty()) problem = fmt::format("tied weight '{}': {}", name, difference);
+    }
+    require_none(comm, problem);
     if (!owners) continue;
     const at::Tensor& tensor = found->second;
-    std::ostringstream shape;
-    shape << tensor.sizes() << ", " << tensor.scalar_type();
-    if (const auto difference = ddp::first_difference(*owners, {shape.str()}); !difference.empty()) {
-      throw UsageError(fmt::format("tied weight '{}': {}", name, difference));
-    }
     const at::NoGradGuard no_grad;
     at::Tensor start = tensor.detach().contiguous();
     owners->broadcast(start);
     tensor.detach().copy_(start);
-    weights_.push_back({tensor, *owners});
+    if (tensor.requires_grad()) weights_.push_back({tensor, *owners});
   }
 }
 

@@ -42,7 +42,7 @@ struct PipelineOptions {
   std::map<std::string, at::Tensor> tied = {};
 };
 
-/// How the last step went on this rank.
+/// How the last step went on this rank; evaluations leave it alone.
 struct PipelineReport {
   int64_t begin_ns = 0;                   ///< By CLOCK_MONOTONIC, which all processes of a host share.
   std::vector<plan::ActionSpan> actions;  ///< As the plan's, in seconds since then.
@@ -72,8 +72,8 @@ class Pipeline {
 
   /// Forward and backward of a whole batch: adds gradients to the parameters' own, times `scale` (1/n for a
   /// mean over n steps that accumulate). All ranks call it. The first stage's rank gives the input, the last
-  /// stage's the target; others may give anything. Returns the loss of the batch, unscaled, on the rank of
-  /// the last stage, and an undefined tensor elsewhere.
+  /// stage's the target; others may give anything. No gradient flows into the input. Returns the loss of the
+  /// batch, unscaled, on the rank of the last stage, and an undefined tensor elsewhere.
   at::Tensor step(const at::Tensor& input, const at::Tensor& target, double scale = 1);
 
   /// The loss alone: no backward runs, and nothing is kept for one.

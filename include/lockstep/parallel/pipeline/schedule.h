@@ -16,7 +16,7 @@ at::Tensor mean_squared_error(const at::Tensor& output, const at::Tensor& target
 /// ranks call it; the first needs the batch, the last the targets.
 ///
 /// Each call makes a Pipeline, runs it once, and so finds out all shapes anew: a program that trains keeps
-/// one.
+/// one. Dropout's seed is drawn from torch's default generator.
 at::Tensor naive_pipeline_step(const AnyModel& stage, PipelineComms& comms, const at::Tensor& batch,
                                const at::Tensor& targets, int microbatches = 1,
                                const Pipeline::Loss& loss = mean_squared_error);
