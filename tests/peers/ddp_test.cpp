@@ -5,8 +5,8 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
-#include "cli/bench_losses.h"
 #include "cli/bench_ddp_systems.h"
+#include "cli/bench_losses.h"
 #include "support/child.h"
 
 namespace lockstep::test {
