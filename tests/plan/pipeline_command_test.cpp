@@ -141,7 +141,7 @@ TEST(PlanPipelineCommand, RefusesBadUsageWithAHint) {
       {{"--schedule", "1f1b", "--stages", "0"}, "--stages: 0 is not between 1 and 32768"},
       {{"--schedule", "1f1b", "--microbatches", "many"}, "--microbatches: 'many' is not a number"},
       {{"--schedule", "1f1b", "--chunks", "2"},
-       "--chunks 2: 1f1b has one chunk on each rank; hint: --schedule"},
+       "--chunks 2: 1f1b has one chunk on each rank; hint: interleaved has several"},
       {{"--schedule", "interleaved", "--chunks", "1"}, "interleaved: 1 chunk; hint: 2 or more, or 1f1b"},
       {{"--schedule", "zb-h2", "--microbatches", "6"},
        "zb-h2: 6 micro-batches on 4 ranks, fewer than 7; hint: 7"},
