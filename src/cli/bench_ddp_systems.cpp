@@ -38,11 +38,7 @@ DdpSystems::DdpSystems(const DdpBench& bench, const std::vector<std::string>& pe
                        const std::filesystem::path& commands)
     : bench_(bench), commands_(commands) {
   names_.insert(names_.end(), peers.begin(), peers.end());
-  const auto torch = commands / "lockstep-torch";
-  if (!std::filesystem::exists(torch)) {
-    throw Error(fmt::format(
-        "cannot start {}; hint: this build has no LibTorch part, build the preset release", torch.string()));
-  }
+  const auto torch = find_torch_command(commands);
   // Before anything is started: it may take the installation of a package.
   if (std::any_of(names_.begin(), names_.end(), [](const auto& name) { return job_name(name) == "pytorch"; }))
     require_python_torch(commands);
@@ -59,15 +55,7 @@ DdpSystems::DdpSystems(const DdpBench& bench, const std::vector<std::string>& pe
 }
 
 void DdpSystems::start(const std::string& job, const std::vector<std::string>& program) {
-  auto environment = launch::current_environment();
-  environment.erase("LOCKSTEP_ENGINE");  // --engine says it
-  environment["USE_LIBUV"] = "0";  // Debian 13 builds PyTorch without it, which asks for it all the same
-  jobs_[job] = std::make_unique<AskedJob>(AskedJob::Options{.name = job,
-                                                            .folder = folder_.path(),
-                                                            .command = commands_ / "lockstep",
-                                                            .program = program,
-                                                            .world = static_cast<int>(bench_.world),
-                                                            .environment = std::move(environment)});
+  jobs_[job] = start_system(job, bench_.world, program, folder_.path(), commands_);
 }
 
 AskedJob& DdpSystems::job_of(const std::string& system) {

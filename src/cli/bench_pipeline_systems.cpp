@@ -37,11 +37,7 @@ int64_t last_of(const std::vector<Json>& answers, const char* key, size_t step) 
 PipelineSystems::PipelineSystems(const PipelineBench& bench, bool with_pytorch,
                                  const std::filesystem::path& commands)
     : bench_(bench), commands_(commands) {
-  const auto torch = commands / "lockstep-torch";
-  if (!std::filesystem::exists(torch)) {
-    throw Error(fmt::format(
-        "cannot start {}; hint: this build has no LibTorch part, build the preset release", torch.string()));
-  }
+  const auto torch = find_torch_command(commands);
   // Before anything is started: it may take the installation of a package.
   if (with_pytorch) require_python_torch(commands);
   std::ofstream(folder_.path() / "request.json") << Json(bench);
@@ -56,15 +52,7 @@ PipelineSystems::PipelineSystems(const PipelineBench& bench, bool with_pytorch,
 }
 
 void PipelineSystems::start(const std::string& job, const std::vector<std::string>& program) {
-  auto environment = launch::current_environment();
-  environment.erase("LOCKSTEP_ENGINE");  // --engine says it
-  environment["USE_LIBUV"] = "0";  // Debian 13 builds PyTorch without it, which asks for it all the same
-  jobs_[job] = std::make_unique<AskedJob>(AskedJob::Options{.name = job,
-                                                            .folder = folder_.path(),
-                                                            .command = commands_ / "lockstep",
-                                                            .program = program,
-                                                            .world = static_cast<int>(bench_.stages),
-                                                            .environment = std::move(environment)});
+  jobs_[job] = start_system(job, bench_.stages, program, folder_.path(), commands_);
 }
 
 std::string PipelineSystems::name(size_t system) const {

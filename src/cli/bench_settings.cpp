@@ -21,6 +21,28 @@ std::string settings_text(const Json& hello) {
 
 }  // namespace
 
+std::unique_ptr<AskedJob> start_system(const std::string& name, int64_t world,
+                                       const std::vector<std::string>& program,
+                                       const std::filesystem::path& folder,
+                                       const std::filesystem::path& commands) {
+  auto environment = launch::current_environment();
+  environment.erase("LOCKSTEP_ENGINE");  // --engine says it
+  environment["USE_LIBUV"] = "0";  // Debian 13 builds PyTorch without it, which asks for it all the same
+  return std::make_unique<AskedJob>(AskedJob::Options{.name = name,
+                                                      .folder = folder,
+                                                      .command = commands / "lockstep",
+                                                      .program = program,
+                                                      .world = static_cast<int>(world),
+                                                      .environment = std::move(environment)});
+}
+
+std::filesystem::path find_torch_command(const std::filesystem::path& commands) {
+  auto command = commands / "lockstep-torch";
+  if (std::filesystem::exists(command)) return command;
+  throw Error(fmt::format("cannot start {}; hint: this build has no LibTorch part, build the preset release",
+                          command.string()));
+}
+
 BenchSettings compare_settings(const std::string& bench, const AskedJobs& jobs) {
   const auto own = jobs.at("lockstep")->ask({{"do", "hello"}});
   BenchSettings settings = {

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <filesystem>
 #include <map>
 #include <memory>
 #include <nlohmann/json.hpp>
@@ -12,6 +13,16 @@ namespace lockstep::cli {
 
 /// The systems that a benchmark compares, by name; `lockstep` is one of them.
 using AskedJobs = std::map<std::string, std::unique_ptr<AskedJob>>;
+
+/// Starts the ranks of a system by our launcher: all systems in the same environment. `commands` is the
+/// folder of `lockstep`, `folder` the benchmark's own.
+std::unique_ptr<AskedJob> start_system(const std::string& name, int64_t world,
+                                       const std::vector<std::string>& program,
+                                       const std::filesystem::path& folder,
+                                       const std::filesystem::path& commands);
+
+/// `lockstep-torch`, which the ranks of Lockstep run. Throws Error if this build has none.
+std::filesystem::path find_torch_command(const std::filesystem::path& commands);
 
 /// What decides how fast ranks compute: the same for all systems.
 struct BenchSettings {
