@@ -66,10 +66,7 @@ void check_way(Communicator& comm, const Way& way, int microbatches, Problems& p
 
   require(problems, traced([&] { pipeline.evaluate(x, x); }) == computation_of(forwards, rank),
           what + ": an evaluation does not run the plan's forwards alone");
-  require(problems,
-          pipeline.report().actions.size() == forwards.actions[static_cast<size_t>(rank)].size() &&
-              are_in_order(pipeline.report().actions),
-          what + ": the report of an evaluation does not have a span for each action");
+  require(problems, pipeline.report().actions.empty(), what + ": an evaluation has written a step's report");
   for (const auto& [name, parameter] : parameters_of(chunks)) {
     require(problems, !parameter.grad().defined(), what + ": an evaluation gave a gradient to " + name);
   }
