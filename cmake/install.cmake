@@ -23,7 +23,9 @@ install(EXPORT lockstep-core NAMESPACE lockstep:: DESTINATION ${LOCKSTEP_PACKAGE
 set(torch_headers "")
 if(LOCKSTEP_TORCH)
   install(TARGETS lockstep-torch)
-  install(FILES src/cli/bench_ddp_peer.py src/cli/bench_pipeline_peer.py DESTINATION ${CMAKE_INSTALL_DATADIR}/lockstep)
+  install(FILES src/cli/bench_ddp_peer.py src/cli/bench_peer.py src/cli/bench_pipeline_peer.py
+    src/cli/bench_train_peer.py
+    DESTINATION ${CMAKE_INSTALL_DATADIR}/lockstep)
   install(TARGETS lockstep_lockstep EXPORT lockstep-torch)
   install(EXPORT lockstep-torch NAMESPACE lockstep:: DESTINATION ${LOCKSTEP_PACKAGE_DIR})
 else()

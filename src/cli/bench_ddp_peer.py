@@ -3,9 +3,6 @@
 usage: bench_ddp_peer.py FOLDER, by a launcher that sets torchrun's environment. Takes the weights and batches that
 Lockstep's ranks wrote to FOLDER, and answers the questions of the benchmark, one line of JSON each; asleep in between.
 """
-import json
-import math
-import os
 import sys
 import time
 
@@ -14,19 +11,8 @@ import torch.distributed as dist
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
-
-def numbers(folder, name, shape):
-    size = 1
-    for extent in shape:
-        size *= extent
-    mapped = torch.from_file(os.path.join(folder, name), shared=False, size=size, dtype=torch.float32)
-    return mapped.clone().view(shape)
-
-
-def value(loss):
-    """JSON has no word for what is not finite: null."""
-    number = loss.item()
-    return number if math.isfinite(number) else None
+sys.dont_write_bytecode = True  # nothing comes to lie beside installed files
+from bench_peer import answer_questions, numbers, value
 
 
 def full_mlp(folder, index, model):
@@ -74,9 +60,9 @@ class Training:
         return loss
 
     def check(self, question):
-        losses = [value(self.step()) for _ in range(question["steps"])]
+        losses = [value(self.step().item()) for _ in range(question["steps"])]
         weights = sum(parameter.double().sum().item() for parameter in self.ddp.parameters())
-        return {"losses": losses, "weights": weights if math.isfinite(weights) else None}
+        return {"losses": losses, "weights": value(weights)}
 
     def time(self, question):
         dist.barrier()
@@ -92,41 +78,16 @@ class Training:
         for _ in range(question["steps"]):
             loss = self.step()
         taken = time.perf_counter() - begin
-        return {"step_ms": taken * 1e3 / question["steps"], "exposed_ms": exposed_ns * 1e-6, "loss": value(loss)}
+        return {"step_ms": taken * 1e3 / question["steps"], "exposed_ms": exposed_ns * 1e-6, "loss": value(loss.item())}
 
 
-def main():
-    folder = sys.argv[1]
-    rank = os.environ["RANK"]
-    with open(os.path.join(folder, "request.json")) as stream:
-        request = json.load(stream)
-    # Pipes first: the benchmark sees the end of a rank that fails before it asks anything.
-    questions = open(os.path.join(folder, f"pytorch-{rank}.question"))
-    answers = open(os.path.join(folder, f"pytorch-{rank}.answer"), "w")
-    dist.init_process_group("gloo")
-    trainings = {}
-
-    def answer(question):
-        if question["do"] == "hello":
-            return {
-                "version": torch.__version__,
-                "threads": torch.get_num_threads(),
-                "cpus": sorted(os.sched_getaffinity(0)),
-                "coretype": os.environ.get("OPENBLAS_CORETYPE", ""),
-            }
-        if question["do"] == "build":
-            trainings.clear()  # the old model goes before the new one comes
-            for system, views in (("pytorch-ddp", False), ("pytorch-ddp-views", True)):
-                if system in question["systems"]:
-                    trainings[system] = Training(folder, request, question["model"], views)
-            return {}
-        training = trainings[question["system"]]
-        return training.check(question) if question["do"] == "check" else training.time(question)
-
-    for line in questions:
-        print(json.dumps(answer(json.loads(line))), file=answers, flush=True)
-    dist.destroy_process_group()
+def build(folder, request, question):
+    return {
+        system: Training(folder, request, question["model"], views)
+        for system, views in (("pytorch-ddp", False), ("pytorch-ddp-views", True))
+        if system in question["systems"]
+    }
 
 
 if __name__ == "__main__":
-    main()
+    answer_questions(build)

@@ -4,9 +4,6 @@ usage: bench_pipeline_peer.py FOLDER, by a launcher that sets torchrun's environ
 that Lockstep's ranks wrote to FOLDER, and answers the questions of the benchmark, one line of JSON each; asleep in
 between. Rank r holds stage r. Shapes are known beforehand. Sends do not wait; receives do.
 """
-import json
-import math
-import os
 import sys
 import time
 
@@ -14,18 +11,8 @@ import torch
 import torch.distributed as dist
 from torch import nn
 
-
-def numbers(folder, name, shape):
-    size = 1
-    for extent in shape:
-        size *= extent
-    mapped = torch.from_file(os.path.join(folder, name), shared=False, size=size, dtype=torch.float32)
-    return mapped.clone().view(shape)
-
-
-def value(loss):
-    """JSON has no word for what is not finite: null."""
-    return loss if math.isfinite(loss) else None
+sys.dont_write_bytecode = True  # nothing comes to lie beside installed files
+from bench_peer import answer_questions, numbers, value
 
 
 def even(total, parts):
@@ -122,33 +109,9 @@ class Training:
         return {"begin_ns": begin_ns, "end_ns": end_ns, "loss": value(self.loss)}
 
 
-def main():
-    folder = sys.argv[1]
-    rank = os.environ["RANK"]
-    with open(os.path.join(folder, "request.json")) as stream:
-        request = json.load(stream)
-    # Pipes first: the benchmark sees the end of a rank that fails before it asks anything.
-    questions = open(os.path.join(folder, f"pytorch-{rank}.question"))
-    answers = open(os.path.join(folder, f"pytorch-{rank}.answer"), "w")
-    dist.init_process_group("gloo")
-    training = None
-    for line in questions:
-        question = json.loads(line)
-        if question["do"] == "hello":
-            answer = {
-                "version": torch.__version__,
-                "threads": torch.get_num_threads(),
-                "cpus": sorted(os.sched_getaffinity(0)),
-                "coretype": os.environ.get("OPENBLAS_CORETYPE", ""),
-            }
-        elif question["do"] == "build":
-            training = Training(folder, request)
-            answer = {}
-        else:
-            answer = training.check(question) if question["do"] == "check" else training.time(question)
-        print(json.dumps(answer), file=answers, flush=True)
-    dist.destroy_process_group()
+def build(folder, request, question):
+    return {None: Training(folder, request)}
 
 
 if __name__ == "__main__":
-    main()
+    answer_questions(build)

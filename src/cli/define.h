@@ -21,8 +21,15 @@ Action define_bench_pipeline_rank(Flags flags);
 Action define_bench_reducescatter(Flags flags);
 Action define_bench_launcher(Flags flags);
 Action define_bench_rank(Flags flags);
+Action define_bench_train(Flags flags);
+Action define_bench_train_rank(Flags flags);
+Action define_checkpoint_export(Flags flags);
+Action define_checkpoint_show(Flags flags);
+Action define_checkpoint_verify(Flags flags);
 Action define_completion(Flags flags);
 Action define_doctor(Flags flags);
+Action define_eval(Flags flags);
+Action define_generate(Flags flags);
 Action define_plan(Flags flags);
 Action define_plan_pipeline(Flags flags);
 Action define_probe(Flags flags);
@@ -31,5 +38,6 @@ Action define_simulate(Flags flags);
 Action define_simulate_pipeline(Flags flags);
 Action define_test(Flags flags);
 Action define_train(Flags flags);
+Action define_train_rank(Flags flags);
 
 }  // namespace lockstep::cli

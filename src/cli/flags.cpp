@@ -33,15 +33,30 @@ std::function<std::string(const std::string&)> one_of(const std::vector<std::str
 }
 
 template <typename Number>
-void add_number(CLI::App& app, const std::string& name, Number& target, Number low, Number high,
-                const std::string& help) {
-  const auto check = [name, low, high](const std::string& text) -> std::string {
+std::function<std::string(const std::string&)> between(Number low, Number high) {
+  return [low, high](const std::string& text) -> std::string {
     Number value{};
     if (!CLI::detail::lexical_cast(text, value)) return fmt::format("'{}' is not a number", text);
     if (value >= low && value <= high) return "";  // false for NaN too
     return fmt::format("{} is not between {} and {}", text, low, high);
   };
-  app.add_option(name, target, with_default(help, fmt::format("{}", target)))->check(check)->option_text("N");
+}
+
+template <typename Number>
+void add_number(CLI::App& app, const std::string& name, Number& target, Number low, Number high,
+                const std::string& help) {
+  app.add_option(name, target, with_default(help, fmt::format("{}", target)))
+      ->check(between(low, high))
+      ->option_text("N");
+}
+
+template <typename Number>
+void add_given(CLI::App& app, const std::string& name, const std::function<void(const Number&)>& take,
+               Number low, Number high, Number standard, const std::string& help) {
+  const std::string shown = standard < low ? "" : fmt::format("{}", standard);
+  app.add_option_function<Number>(name, take, with_default(help, shown))
+      ->check(between(low, high))
+      ->option_text("N");
 }
 
 }  // namespace
@@ -66,6 +81,33 @@ void Flags::number(const std::string& name, int64_t& target, int64_t low, int64_
 void Flags::number(const std::string& name, double& target, double low, double high,
                    const std::string& help) {
   add_number(app_, name, target, low, high, help);
+}
+
+void Flags::given_text(const std::string& name, std::function<void(const std::string&)> take,
+                       const std::vector<std::string>& choices, const std::string& standard,
+                       const std::string& help) {
+  auto* const option = app_.add_option_function<std::string>(name, take, with_default(help, standard));
+  if (choices.empty()) {
+    option->option_text("TEXT");
+  } else {
+    option->check(one_of(choices))->option_text(fmt::format("{}", fmt::join(choices, "|")));
+  }
+}
+
+void Flags::given_number(const std::string& name, std::function<void(const int64_t&)> take, int64_t low,
+                         int64_t high, int64_t standard, const std::string& help) {
+  add_given(app_, name, take, low, high, standard, help);
+}
+
+void Flags::given_number(const std::string& name, std::function<void(const double&)> take, double low,
+                         double high, double standard, const std::string& help) {
+  add_given(app_, name, take, low, high, standard, help);
+}
+
+void Flags::path(const std::string& name, std::filesystem::path& target, const std::string& help,
+                 const std::string& placeholder) {
+  const auto store = [&target](const std::string& value) { target = value; };
+  app_.add_option_function<std::string>(name, store, help)->option_text(placeholder);
 }
 
 void Flags::toggle(const std::string& name, bool& target, const std::string& help) {

@@ -1,6 +1,8 @@
 #pragma once
 
 #include <cstdint>
+#include <filesystem>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -23,6 +25,17 @@ class Flags {
               const std::string& help);
   void number(const std::string& name, int64_t& target, int64_t low, int64_t high, const std::string& help);
   void number(const std::string& name, double& target, double low, double high, const std::string& help);
+  /// Flags that call `take` with their value if they are there; `standard` is what holds otherwise, and is
+  /// told unless it is out of bounds. A text is one of `choices`, or any if there are none.
+  void given_text(const std::string& name, std::function<void(const std::string&)> take,
+                  const std::vector<std::string>& choices, const std::string& standard,
+                  const std::string& help);
+  void given_number(const std::string& name, std::function<void(const int64_t&)> take, int64_t low,
+                    int64_t high, int64_t standard, const std::string& help);
+  void given_number(const std::string& name, std::function<void(const double&)> take, double low, double high,
+                    double standard, const std::string& help);
+  void path(const std::string& name, std::filesystem::path& target, const std::string& help,
+            const std::string& placeholder);
   void toggle(const std::string& name, bool& target, const std::string& help);
   /// A flag that may be given several times.
   void texts(const std::string& name, std::vector<std::string>& target, const std::string& help,

@@ -9,6 +9,7 @@
 #include "cli/torch_verbs.h"
 #include "launch/blas.h"
 #include "lockstep/error.h"
+#include "lockstep/launch/identity.h"
 
 namespace lockstep::cli {
 
@@ -55,12 +56,30 @@ int run_bench_pipeline_rank(const PipelineRankOptions&, const Invocation& invoca
   return hand_over(invocation);
 }
 
+int run_bench_train_rank(const TrainBenchRankOptions&, const Invocation& invocation) {
+  return hand_over(invocation);
+}
+
 int run_probe(const Invocation& invocation) {
   return hand_over(invocation);
 }
 
-int run_train(const TrainOptions&, const Invocation& invocation) {
+int run_eval(const EvalOptions&, const Invocation& invocation) {
   use_fast_kernels();
+  return hand_over(invocation);
+}
+
+int run_generate(const GenerateFlags&, const Invocation& invocation) {
+  use_fast_kernels();
+  return hand_over(invocation);
+}
+
+int run_train(const TrainFlags& flags, const Invocation& invocation) {
+  // Under another launcher (srun, torchrun, ...) this process is a rank already.
+  return identify().launcher == Launcher::kAlone ? launch_training(flags) : hand_over(invocation);
+}
+
+int run_train_rank(const TrainRankFlags&, const Invocation& invocation) {
   return hand_over(invocation);
 }
 

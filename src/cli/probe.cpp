@@ -1,5 +1,4 @@
 #include <ATen/Parallel.h>
-#include <ATen/Version.h>
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/from_blob.h>
 #include <dlfcn.h>
@@ -14,6 +13,7 @@
 #include "cli/build_info.h"
 #include "cli/torch_verbs.h"
 #include "lockstep/error.h"
+#include "train/run/cpu_capability.h"
 
 namespace lockstep::cli {
 
@@ -46,16 +46,6 @@ json thread_facts() {
   json facts = {{"torch", at::get_num_threads()}, {"openblas", nullptr}};
   if (auto* count = blas_function<int()>("openblas_get_num_threads")) facts["openblas"] = count();
   return facts;
-}
-
-/// at::get_cpu_capability() came with LibTorch 2; 1.13 tells it in this text only.
-std::string cpu_capability() {
-  const std::string text = at::show_config();
-  const std::string label = "CPU capability usage: ";
-  const auto start = text.find(label);
-  if (start == std::string::npos) return "";
-  const auto first = start + label.size();
-  return text.substr(first, text.find('\n', first) - first);
 }
 
 at::Tensor view(std::vector<float>& values, int64_t rows, int64_t columns) {
@@ -110,7 +100,7 @@ json gemm_facts() {
 }  // namespace
 
 int run_probe(const Invocation&) {
-  json facts = {{"libtorch", LOCKSTEP_TORCH_VERSION}, {"cpu_capability", cpu_capability()}};
+  json facts = {{"libtorch", LOCKSTEP_TORCH_VERSION}, {"cpu_capability", train::cpu_capability()}};
   facts["threads"] = thread_facts();
   facts["blas"] = blas_facts();
   facts["gemm"] = gemm_facts();

@@ -28,8 +28,8 @@ std::string clock_text(double seconds) {
   return fmt::format("{}:{:02}:{:02}", hours, minutes, whole % 60);
 }
 
-Progress::Progress(std::FILE* stream, int64_t total, bool rewrite)
-    : stream_(stream), total_(total), rewrite_(rewrite) {}
+Progress::Progress(std::FILE* stream, int64_t total, bool rewrite, int64_t before)
+    : stream_(stream), total_(total), rewrite_(rewrite), before_(before) {}
 
 void Progress::update(int64_t done, double seconds, const std::string& text) {
   if (rewrite_) {
@@ -43,8 +43,8 @@ void Progress::update(int64_t done, double seconds, const std::string& text) {
   if (!rewrite_) {
     fmt::print(stream_, "{}\n", line);
   } else {
-    line += fmt::format("  ETA {}",
-                        clock_text(seconds / static_cast<double>(done) * static_cast<double>(total_ - done)));
+    line += fmt::format("  ETA {}", clock_text(seconds / static_cast<double>(done - before_) *
+                                               static_cast<double>(total_ - done)));
     fmt::print(stream_, "\r{}\x1b[K", line.substr(0, window_width(stream_) - 1));
     drawn_ = true;
   }

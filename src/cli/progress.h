@@ -13,7 +13,8 @@ std::string clock_text(double seconds);
 /// second and cut to the window's width; elsewhere it is a line of its own at every tenth of the way.
 class Progress {
  public:
-  Progress(std::FILE* stream, int64_t total, bool rewrite);
+  /// `before`: steps done already, which took none of the time that is told.
+  Progress(std::FILE* stream, int64_t total, bool rewrite, int64_t before = 0);
   ~Progress() { clear(); }
   Progress(const Progress&) = delete;
   Progress& operator=(const Progress&) = delete;
@@ -28,6 +29,7 @@ class Progress {
   std::FILE* stream_;
   int64_t total_;
   bool rewrite_;
+  int64_t before_;
   bool drawn_ = false;
   double drawn_at_ = 0;
 };

@@ -7,6 +7,7 @@
 #include "cli/define.h"
 #include "cli/flags.h"
 #include "cli/json_output.h"
+#include "cli/machine.h"
 #include "cli/terminal.h"
 #include "launch/launcher.h"
 #include "lockstep/error.h"
@@ -24,13 +25,6 @@ struct RunOptions {
   std::string monitor_interval;
   JsonOutput json;
 };
-
-launch::MachineFacts look_at_machine(const launch::Environment& environment) {
-  const launch::OpenBlas openblas = launch::probe_openblas(environment);
-  return {.cores = launch::allowed_cores(),
-          .usable_cores = launch::usable_cores(),
-          .blas = launch::choose_coretype(launch::detect_cpu(), openblas, environment)};
-}
 
 std::string cpus_text(const std::vector<int>& cpus) {
   return cpus.empty() ? "all" : fmt::format("{}", fmt::join(cpus, ","));

@@ -4,6 +4,8 @@
 #include "cli/bench_ddp_rank.h"
 #include "cli/bench_overlap.h"
 #include "cli/bench_pipeline_rank.h"
+#include "cli/bench_train_rank.h"
+#include "cli/generate_options.h"
 #include "cli/train_options.h"
 #include "cli/verb.h"
 
@@ -17,7 +19,11 @@ int run_bench_allocator(const BenchAllocatorOptions& options, const Invocation& 
 int run_bench_ddp_rank(const DdpRankOptions& options, const Invocation& invocation);
 int run_bench_overlap(const BenchOverlapOptions& options, const Invocation& invocation);
 int run_bench_pipeline_rank(const PipelineRankOptions& options, const Invocation& invocation);
+int run_bench_train_rank(const TrainBenchRankOptions& options, const Invocation& invocation);
 int run_probe(const Invocation& invocation);
-int run_train(const TrainOptions& options, const Invocation& invocation);
+int run_eval(const EvalOptions& options, const Invocation& invocation);
+int run_generate(const GenerateFlags& options, const Invocation& invocation);
+int run_train(const TrainFlags& options, const Invocation& invocation);
+int run_train_rank(const TrainRankFlags& options, const Invocation& invocation);
 
 }  // namespace lockstep::cli

@@ -1,86 +1,227 @@
 #include <fmt/format.h>
+#include <unistd.h>
 
+#include <cmath>
+#include <csignal>
 #include <cstdio>
-#include <iterator>
+#include <cstdlib>
+#include <filesystem>
+#include <memory>
 #include <nlohmann/json.hpp>
 
-#include "cli/build_info.h"
 #include "cli/interrupt.h"
 #include "cli/progress.h"
+#include "cli/stop_signals.h"
 #include "cli/terminal.h"
 #include "cli/torch_verbs.h"
-#include "train/baseline.h"
+#include "launch/environment.h"
+#include "lockstep/comms/init.h"
+#include "lockstep/error.h"
+#include "lockstep/launch/identity.h"
+#include "lockstep/trace/chrome.h"
+#include "lockstep/trace/file.h"
+#include "lockstep/trace/session.h"
+#include "train/run/generate.h"
+#include "train/run/saved_run.h"
+#include "train/run/trainer.h"
+#include "train/run/whole_file.h"
 
 namespace lockstep::cli {
 
 namespace {
 
-using train::BaselineOptions;
-using train::BaselineResult;
+using train::Run;
+using train::TrainResult;
+using train::TrainStart;
+using train::TrainStep;
 
-double samples_per_second(const BaselineOptions& options, int64_t done, double seconds) {
-  return seconds > 0 ? static_cast<double>(done * options.batch) / seconds : 0;
+/// What the user of rank 0 sees.
+class Display {
+ public:
+  explicit Display(const Run& run) : run_(run), stream_(open_stream()) {}
+  ~Display() {
+    if (stream_ != stdout) std::fclose(stream_);
+  }
+  Display(const Display&) = delete;
+  Display& operator=(const Display&) = delete;
+
+  void start(const TrainStart& start, int ranks) {
+    start_ = start;
+    const auto& settings = run_.settings;
+    fmt::print(stream_, "{}: {} parameters, {}\n", run_.is_mnist() ? "Classifier" : "TinyTransformer",
+               start.parameters, description());
+    fmt::print(stream_, "{} on {} {} with {} {} each; AdamW at {}, seed {}; run folder {}\n",
+               settings.parallel == "pipeline" ? fmt::format("Pipeline ({})", settings.schedule)
+               : settings.parallel == "ddp"    ? "Data parallel"
+                                               : "Alone",
+               ranks, ranks == 1 ? "rank" : "ranks", start.threads, start.threads == 1 ? "thread" : "threads",
+               settings.lr, settings.seed, run_.folder.string());
+    for (const auto& note : start.notes) fmt::print(stream_, "note: {}\n", note);
+    if (start.first_step > 0) fmt::print(stream_, "goes on behind step {}\n", start.first_step);
+    std::fflush(stream_);
+    progress_ =
+        std::make_unique<Progress>(stream_, start.steps, use_colour(fileno(stream_)), start.first_step);
+  }
+
+  void step(const TrainStep& step) {
+    const std::string floor = start_.entropy ? fmt::format("  H {:.4f}", *start_.entropy) : "";
+    progress_->update(
+        step.step, step.seconds,
+        fmt::format("loss {:.4f}{}  {:.0f} {}/s", step.loss, floor, step.tokens_per_s, start_.unit));
+  }
+
+  void end(const TrainResult& result) {
+    progress_->clear();
+    fmt::print(stream_, "{} steps in {:.1f} s, {:.0f} {}/s; exposed communication {:.2f} ms a step\n",
+               result.step - start_.first_step, result.seconds, result.tokens_per_s, start_.unit,
+               result.exposed_ms);
+    if (result.stop_signal != 0) {
+      fmt::print(stream_, "stopped by SIG{} after step {} of {}; saved in {}\n",
+                 sigabbrev_np(result.stop_signal), result.step, result.steps, result.checkpoint.string());
+      fmt::print(stream_, "to go on: lockstep train --resume --run-dir {}\n", run_.folder.string());
+      return;
+    }
+    fmt::print(stream_, "loss: {:.4f} at first, {:.4f} at last\n", result.first_loss, result.loss);
+    if (run_.is_mnist()) {
+      fmt::print(stream_, "validation: loss {:.4f}, {:.2f}% right\n", result.validation_loss,
+                 100 * result.accuracy);
+    } else {
+      fmt::print(stream_, "validation: loss {:.4f}, perplexity {:.3f}, {:.1f}% of tokens right\n",
+                 result.validation_loss, std::exp(result.validation_loss), 100 * result.accuracy);
+    }
+    if (result.floor) print_floor(result);
+    fmt::print(stream_, "run folder {}: metrics.jsonl, logs/, {}\n", run_.folder.string(),
+               std::filesystem::relative(result.checkpoint, run_.folder).string());
+    if (run_.tokenizer) print_sample(result);
+  }
+
+ private:
+  static std::FILE* open_stream() {
+    const char* const told = std::getenv(kOutVariable);
+    std::FILE* const stream = told == nullptr ? nullptr : fdopen(std::atoi(told), "w");
+    return stream == nullptr ? stdout : stream;
+  }
+
+  std::string description() const {
+    if (run_.is_mnist()) return "images of digits";
+    return fmt::format("{} layers, {} wide, {} tokens ({}) of {}", run_.config.num_hidden_layers,
+                       run_.config.hidden_size, run_.config.vocab_size, run_.tokenizer->kind(),
+                       run_.settings.data);
+  }
+
+  void print_floor(const TrainResult& result) {
+    fmt::print(stream_, "the entropy H of the validation text is {:.4f}: {:.1f}% above it\n", *result.floor,
+               100 * (result.validation_loss / *result.floor - 1));
+    if (result.leaks) {
+      fmt::print(stream_,
+                 "WARNING: a loss below the entropy is impossible for a model that sees only what came "
+                 "before: the token to guess leaks into the input\n");
+    }
+  }
+
+  void print_sample(const TrainResult& result) {
+    const Run saved = train::read_checkpoint_run(result.checkpoint);
+    fmt::print(stream_, "a sample (lockstep generate {}):\n", run_.folder.string());
+    const std::string& first = saved.tokenizer->text_of(0);
+    train::generate(
+        train::load_language_model(saved), saved.config, *saved.tokenizer,
+        {.prompt = saved.tokenizer->kind() == "bpe" ? "\n" : first, .length = 240, .temperature = 0.8},
+        [&](const std::string& text) { fmt::print(stream_, "{}", text); });
+    fmt::print(stream_, "\n");
+  }
+
+  const Run& run_;
+  std::FILE* const stream_;
+  TrainStart start_;
+  std::unique_ptr<Progress> progress_;
+};
+
+void write_summary(const Run& run, const TrainResult& result) {
+  nlohmann::ordered_json summary = {
+      {"step", result.step},
+      {"steps", result.steps},
+      {"stopped_by", result.stop_signal == 0 ? "" : fmt::format("SIG{}", sigabbrev_np(result.stop_signal))},
+      {"loss", result.loss},
+      {"seconds", result.seconds},
+      {"tokens_per_s", result.tokens_per_s},
+      {"exposed_ms", result.exposed_ms},
+      {"checkpoint", std::filesystem::relative(result.checkpoint, run.folder).string()}};
+  if (result.stop_signal == 0) {
+    summary["validation_loss"] = result.validation_loss;
+    summary["perplexity"] = std::exp(result.validation_loss);
+    summary["accuracy"] = result.accuracy;
+    if (result.floor) {
+      summary["entropy"] = *result.floor;
+      summary["leaks"] = result.leaks;
+    }
+  }
+  train::replace_file(run.folder / "summary.json", summary.dump(2) + "\n");
 }
 
-BaselineResult train_with_progress(const BaselineOptions& options, std::FILE* stream) {
-  Progress progress(stream, options.steps, use_colour(fileno(stream)));
-  return train::train_baseline(options, [&](int64_t done, double loss, double seconds) {
-    progress.update(
-        done, seconds,
-        fmt::format("loss {:.4f}  {:.0f} samples/s", loss, samples_per_second(options, done, seconds)));
-    return !InterruptGuard::interrupted();
-  });
+/// Every rank writes its spans; rank 0 puts them together.
+void write_trace(const Run& run, Communicator& comm) {
+  const char* const folder = std::getenv("LOCKSTEP_TRACE");
+  if (folder == nullptr) return;
+  trace::stop();
+  comm.barrier();
+  if (comm.rank() == 0) trace::write_file(run.folder / "trace.json", trace::to_chrome(trace::read(folder)));
 }
 
-void print_summary(const BaselineOptions& options, const BaselineResult& result, std::FILE* stream) {
-  const auto done = std::ssize(result.losses);
-  if (done < options.steps) fmt::print(stream, "interrupted after step {} of {}\n", done, options.steps);
-  fmt::print(stream, "{} parameters, {} steps of {} samples in {:.1f} s, {:.0f} samples/s\n",
-             result.parameters, done, options.batch, result.seconds,
-             samples_per_second(options, done, result.seconds));
-  fmt::print(stream, "loss: {:.4f} at first, {:.4f} at last\n", result.losses.front(), result.losses.back());
-  fmt::print(stream, "validation loss: {:.4f} before, {:.4f} after; always answering the mean gives 1\n",
-             result.validation_before, result.validation_after);
-}
-
-nlohmann::json to_json(const BaselineOptions& options, const BaselineResult& result) {
-  const auto done = std::ssize(result.losses);
-  return {{"options",
-           {{"steps", options.steps},
-            {"batch", options.batch},
-            {"dim", options.dim},
-            {"depth", options.depth},
-            {"lr", options.lr},
-            {"seed", options.seed}}},
-          {"libtorch", LOCKSTEP_TORCH_VERSION},
-          {"threads", result.threads},
-          {"losses", result.losses},
-          {"summary",
-           {{"parameters", result.parameters},
-            {"steps", done},
-            {"interrupted", done < options.steps},
-            {"first_loss", result.losses.front()},
-            {"last_loss", result.losses.back()},
-            {"validation_loss_before", result.validation_before},
-            {"validation_loss_after", result.validation_after},
-            {"seconds", result.seconds},
-            {"samples_per_second", samples_per_second(options, done, result.seconds)}}}};
+int train_on_rank(const Run& run, Communicator& comm, const train::TrainOptions& options) {
+  const StopSignals signals;
+  std::unique_ptr<Display> display;
+  if (comm.rank() == 0) display = std::make_unique<Display>(run);
+  const train::TrainEvents events = {.on_start =
+                                         [&](const TrainStart& start) {
+                                           if (display) display->start(start, comm.world_size());
+                                         },
+                                     .on_step =
+                                         [&](const TrainStep& step) {
+                                           if (display) display->step(step);
+                                         },
+                                     .stop_signal = StopSignals::seen};
+  const TrainResult result = train::train(run, comm, options, events);
+  write_trace(run, comm);
+  if (display) {
+    write_summary(run, result);
+    display->end(result);
+  }
+  comm.barrier();  // a rank that is gone would be told as a failure while another still speaks
+  if (result.stop_signal == 0) return 0;
+  return result.stop_signal == SIGINT ? kExitInterrupted : kExitStopped;
 }
 
 }  // namespace
 
-int run_train(const TrainOptions& options, const Invocation&) {
-  const InterruptGuard guard;
-  const auto& baseline = options.baseline;
-  std::FILE* stream = options.json.prints_text() ? stdout : stderr;
-  fmt::print(stream, "FullMLP of {} layers, {} wide; Adam at {}; seed {}\n", baseline.depth, baseline.dim,
-             baseline.lr, baseline.seed);
-  std::fflush(stream);
-  const BaselineResult result = train_with_progress(baseline, stream);
-  print_summary(baseline, result, stream);
-  if (options.json.asked()) options.json.write(to_json(baseline, result));
-  const bool interrupted = std::ssize(result.losses) < baseline.steps;
-  return interrupted ? kExitInterrupted : 0;
+int run_train_rank(const TrainRankFlags& flags, const Invocation&) {
+  Communicator comm = init_distributed();
+  const Run run = train::read_run(flags.run_dir);
+  return train_on_rank(run, comm,
+                       {.resume = flags.resume || identify().restart_count > 0,
+                        .inexact = flags.inexact,
+                        .tensorboard = flags.tensorboard,
+                        .environment = launch::current_environment()});
+}
+
+int run_train(const TrainFlags& given, const Invocation&) {
+  if (given.request.folder.empty()) {
+    throw UsageError(
+        "lockstep train: --run-dir is missing; hint: ranks that another launcher started must all know it");
+  }
+  TrainFlags flags = given;
+  Communicator comm = init_distributed();
+  const int restarts = identify().restart_count;
+  flags.request.given.values.world_size = comm.world_size();
+  flags.request.given.names.insert("world_size");
+  flags.request.resume = flags.request.resume || restarts > 0;
+  if (comm.rank() == 0) train::prepare_run(flags.request, launch::current_environment());
+  comm.barrier();
+  const Run run = train::read_run(flags.request.folder);
+  return train_on_rank(run, comm,
+                       {.resume = flags.request.resume,
+                        .inexact = flags.inexact,
+                        .tensorboard = flags.tensorboard,
+                        .environment = launch::current_environment()});
 }
 
 }  // namespace lockstep::cli

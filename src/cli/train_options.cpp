@@ -1,55 +1,69 @@
 #include "cli/train_options.h"
 
-#include <fmt/format.h>
-#include <unistd.h>
-
-#include <limits>
+#include <functional>
 #include <memory>
 
 #include "cli/define.h"
 #include "cli/flags.h"
 #include "cli/torch_verbs.h"
-#include "lockstep/error.h"
 
 namespace lockstep::cli {
 
 namespace {
 
-/// Refuses a model that this machine cannot hold, before the kernel ends the process without a word.
-void require_memory(const train::BaselineOptions& options) {
-  constexpr double kFloat = 4;
-  const auto dim = static_cast<double>(options.dim);
-  const auto depth = static_cast<double>(options.depth);
-  const double weights = depth * dim * (dim + 1) * 4;  // gradient, two moments of Adam
-  const double activations = depth * dim * static_cast<double>(options.batch) * 2;  // of Linear and of ReLU
-  const double needed = kFloat * (weights + activations);
-  const double present =
-      static_cast<double>(sysconf(_SC_PHYS_PAGES)) * static_cast<double>(sysconf(_SC_PAGESIZE));
-  if (needed <= present) return;
-  constexpr double kGiB = 1024.0 * 1024 * 1024;
-  throw UsageError(
-      fmt::format("--dim {}, --depth {} and --batch {} need {:.1f} GiB, this machine has {:.1f} "
-                  "GiB; hint: lower the largest of them",
-                  options.dim, options.depth, options.batch, needed / kGiB, present / kGiB));
+/// A flag for each setting that has something to say to people; what is given is noted by name.
+void add_settings(Flags& flags, train::GivenSettings& given) {
+  const auto note = [&given]<typename T>(const train::Setting<T>& setting) {
+    return std::function<void(const T&)>([&given, &setting](const T& value) {
+      given.values.*setting.field = value;
+      given.names.insert(setting.name);
+    });
+  };
+  const train::TrainSettings standard;
+  for (const auto& setting : train::text_settings()) {
+    flags.given_text(train::flag_of(setting.name), note(setting), setting.choices, standard.*setting.field,
+                     setting.help);
+  }
+  for (const auto& setting : train::whole_settings()) {
+    if (setting.help[0] == '\0') continue;
+    flags.given_number(train::flag_of(setting.name), note(setting), setting.low, setting.high,
+                       standard.*setting.field, setting.help);
+  }
+  for (const auto& setting : train::real_settings()) {
+    flags.given_number(train::flag_of(setting.name), note(setting), setting.low, setting.high,
+                       standard.*setting.field, setting.help);
+  }
 }
 
 }  // namespace
 
 Action define_train(Flags flags) {
-  const auto options = std::make_shared<TrainOptions>();
-  auto& baseline = options->baseline;
-  flags.number("--steps", baseline.steps, 1, 1'000'000'000, "Optimizer steps");
-  flags.number("--batch", baseline.batch, 1, 1'000'000, "Samples a step");
-  flags.number("--dim", baseline.dim, 1, 65'536, "Width of every layer");
-  flags.number("--depth", baseline.depth, 1, 10'000, "Linear layers");
-  flags.number("--lr", baseline.lr, 1e-12, 1000.0, "Adam's learning rate");
-  flags.number("--seed", baseline.seed, 0, std::numeric_limits<int64_t>::max(),
-               "Seed of weights, task and samples; the same seed gives the same losses");
-  options->json.add_to(flags);
-  return [options](const Invocation& invocation) {
-    require_memory(options->baseline);
-    return run_train(*options, invocation);
-  };
+  const auto options = std::make_shared<TrainFlags>();
+  auto& request = options->request;
+  flags.text("--config", request.config_file, "The model's shape (default: as config/config.json)", "FILE");
+  add_settings(flags, request.given);
+  flags.text("--nproc-per-node", options->nproc_per_node, "Ranks (default: as many as there are cores)",
+             "N|auto");
+  flags.text("--engine", options->engine, "shm, gloo or mpi (default: from the topology)", "NAME");
+  flags.path("--run-dir", request.folder, "The run's folder (default: the next free runs/DATA-N)", "FOLDER");
+  flags.toggle("--resume", request.resume,
+               "Go on with the run in --run-dir, from its newest whole checkpoint");
+  flags.toggle("--inexact", options->inexact, "Resume also where the steps would not have the same bits");
+  flags.text("--max-restarts", options->max_restarts,
+             "How often all ranks are started again, from the newest checkpoint, after a failure", "N");
+  flags.text("--grace", options->grace, "Seconds between the request to stop and SIGKILL", "SECONDS");
+  flags.toggle("--trace", options->trace, "Record where time goes, into trace.json in the run's folder");
+  flags.toggle("--tensorboard", options->tensorboard, "Write TensorBoard events into the run's folder");
+  return [options](const Invocation& invocation) { return run_train(*options, invocation); };
+}
+
+Action define_train_rank(Flags flags) {
+  const auto options = std::make_shared<TrainRankFlags>();
+  flags.text("--run-dir", options->run_dir, "The run's folder", "FOLDER");
+  flags.toggle("--resume", options->resume, "From the newest whole checkpoint");
+  flags.toggle("--inexact", options->inexact, "Also where the steps would not have the same bits");
+  flags.toggle("--tensorboard", options->tensorboard, "Write TensorBoard events");
+  return [options](const Invocation& invocation) { return run_train_rank(*options, invocation); };
 }
 
 Action define_probe(Flags) {

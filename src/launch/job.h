@@ -63,6 +63,7 @@ struct Job {
   int max_restarts = 0;
   double grace_s = 5;
   std::filesystem::path log_dir;
+  std::vector<int> stopped_codes;  ///< Ranks that end so were asked to stop, and did: no failure.
   bool choose_port = false;  ///< MASTER_PORT is chosen anew for every attempt (one node, no port asked for).
 };
 

@@ -384,7 +384,13 @@ void Keeper::finish_output() {
 int Keeper::run() {
   for (int attempt = 0;; ++attempt) {
     run_attempt(attempt);
-    const bool failed = first_failure(attempts_.back()) != nullptr;
+    const RankEnd* const failure = first_failure(attempts_.back());
+    const bool failed = failure != nullptr;
+    if (failed && std::find(job_.stopped_codes.begin(), job_.stopped_codes.end(),
+                            exit_code(failure->wait_status)) != job_.stopped_codes.end()) {
+      finish_output();
+      return exit_code(failure->wait_status);
+    }
     const bool again =
         failed && stop_signal_ == 0 && !front_died_ && !gave_up_ && attempt < job_.max_restarts;
     const int code = report();

@@ -2,14 +2,11 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <chrono>
-#include <csignal>
-#include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <set>
-#include <thread>
 
+#include "support/bench.h"
 #include "support/child.h"
 #include "support/temporary_folder.h"
 
@@ -21,15 +18,7 @@ using testing::ElementsAre;
 using testing::HasSubstr;
 
 std::vector<std::string> bench(const std::vector<std::string>& words) {
-  std::vector<std::string> command = {LOCKSTEP_COMMAND, "bench", "pipeline"};
-  command.insert(command.end(), words.begin(), words.end());
-  return command;
-}
-
-std::vector<std::string> names_of(const json& rows, const char* key) {
-  std::vector<std::string> names;
-  for (const auto& row : rows) names.push_back(row[key]);
-  return names;
+  return bench_command("pipeline", words);
 }
 
 TEST(BenchPipeline, RowsHaveTheKeysThatOtherProgramsReadAndLossesAgree) {
@@ -140,24 +129,9 @@ TEST(BenchPipeline, MistakesAreRefusedByValueBeforeARankStarts) {
 }
 
 TEST(BenchPipeline, CtrlCEndsItWithNothingLeft) {
-  const TemporaryFolder folder;
-  Child child(bench({"--sleep", "1,1,1", "--rounds", "1000"}),
-              {.environment = {{"TMPDIR", folder.path().string()}}});
-  const auto is_at_work = [&] {
-    for (const auto& entry : std::filesystem::recursive_directory_iterator(folder.path())) {
-      if (entry.path().filename() == "request.json") return true;
-    }
-    return false;
-  };
-  const auto deadline = std::chrono::steady_clock::now() + std::chrono::minutes(1);
-  while (!is_at_work()) {
-    ASSERT_LT(std::chrono::steady_clock::now(), deadline) << "it never began";
-    std::this_thread::yield();
-  }
-  child.send(SIGINT);
-  EXPECT_EQ(child.wait(), 130) << child.errors();
-  EXPECT_TRUE(child.leaves_nothing());
-  EXPECT_TRUE(std::filesystem::is_empty(folder.path()));
+  const Ended ended = ctrl_c_at_work(bench({"--sleep", "1,1,1", "--rounds", "1000"}));
+  EXPECT_EQ(ended.exit_code, 130) << ended.errors;
+  EXPECT_TRUE(ended.left_nothing);
 }
 
 }  // namespace

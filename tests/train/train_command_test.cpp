@@ -1,93 +1,195 @@
+// What `lockstep train` leaves, says and refuses.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <csignal>
-#include <nlohmann/json.hpp>
+#include <fstream>
 
-#include "support/child.h"
+#include "train/training.h"
 
 namespace lockstep::test {
 namespace {
 
 using nlohmann::json;
+using testing::AllOf;
+using testing::ContainsRegex;
 using testing::HasSubstr;
 using testing::Not;
 
-std::vector<std::string> train(std::vector<std::string> flags) {
-  flags.insert(flags.begin(), {LOCKSTEP_COMMAND, "train"});
-  return flags;
+TEST(TrainCommand, PrintsAFallingLossBesideTheEntropyAndASample) {
+  Training training;
+  const std::string output = training.run(training.train("run", {"--steps", "60", "--lr", "0.01"}));
+  EXPECT_THAT(output, AllOf(HasSubstr("Data parallel on 2 ranks"), HasSubstr("step 60/60  loss "),
+                            HasSubstr("  H "), HasSubstr("tokens/s"), HasSubstr("perplexity"),
+                            HasSubstr("a sample"), Not(HasSubstr("\r"))));
+  EXPECT_THAT(output, Not(HasSubstr("WARNING")));
+  const json summary = json::parse(read_file(training / "run/summary.json"));
+  EXPECT_LT(summary.at("loss"), 3.0);
+  EXPECT_LT(summary.at("validation_loss"), 3.0) << "even guesses at 27 characters give 3.3";
+  EXPECT_GT(summary.at("validation_loss"), summary.at("entropy"));
+  EXPECT_EQ(summary.at("step"), 60);
 }
 
-TEST(TrainCommand, WritesJsonAndNothingElseToStandardOutput) {
-  Child child(train({"--steps", "20", "--seed", "3", "--json"}));
-  ASSERT_EQ(child.wait(), 0) << child.errors();
-  const json document = json::parse(child.output());
-  const auto losses = document.at("losses").get<std::vector<double>>();
-  const json& summary = document.at("summary");
-  ASSERT_EQ(losses.size(), 20U);
-  EXPECT_LT(losses.back(), losses.front());
-  EXPECT_EQ(summary.at("first_loss"), losses.front());
-  EXPECT_EQ(summary.at("last_loss"), losses.back());
-  EXPECT_LT(summary.at("validation_loss_after"), summary.at("validation_loss_before"));
-  EXPECT_EQ(summary.at("steps"), 20);
-  EXPECT_EQ(summary.at("interrupted"), false);
-  EXPECT_GT(summary.at("samples_per_second"), 0);
-  EXPECT_EQ(document.at("options").at("seed"), 3);
-  EXPECT_EQ(document.at("options").at("depth"), 16);
-  EXPECT_THAT(child.errors(), HasSubstr("step 20/20"));
+TEST(TrainCommand, LeavesARunFolder) {
+  Training training;
+  training.run(training.train("run", {"--checkpoint-every", "4", "--keep", "2", "--trace", "--tensorboard"}));
+  const auto lines = training.metrics("run");
+  ASSERT_EQ(lines.size(), 12U);
+  for (size_t i = 0; i < lines.size(); ++i) EXPECT_EQ(json::parse(lines[i]).at("step"), i + 1);
+  EXPECT_EQ(json::parse(read_file(training / "run/config.json")).at("vocab_size"), 27);
+  EXPECT_EQ(json::parse(read_file(training / "run/run.json")).at("world_size"), 2);
+  EXPECT_EQ(read_file(training / "run/checkpoints/LATEST"), "step_00000012\n");
+  EXPECT_FALSE(std::filesystem::exists(training / "run/checkpoints/step_00000004"));
+  EXPECT_TRUE(std::filesystem::exists(training / "run/checkpoints/step_00000008/manifest.json"));
+  const json trace = json::parse(read_file(training / "run/trace.json"));
+  EXPECT_GT(trace.at("traceEvents").size(), 50U);
+  EXPECT_FALSE(std::filesystem::is_empty(training / "run/tensorboard"));
 }
 
-TEST(TrainCommand, RepeatsItselfBitForBitAndWritesPlainLinesWithoutATerminal) {
-  const auto run = [] {
-    Child child(train({"--steps", "10", "--dim", "16", "--batch", "8", "--json", "losses.json"}));
-    EXPECT_EQ(child.wait(), 0) << child.errors();
-    EXPECT_THAT(child.output(), HasSubstr("step 10/10  loss "));
-    EXPECT_THAT(child.output(), HasSubstr("\nvalidation loss: "));
-    EXPECT_THAT(child.output(), Not(HasSubstr("\r")));
-    return json::parse(read_file(child.folder() / "losses.json")).at("losses");
+TEST(TrainCommand, LogsEachRanksOwnLossAndSamples) {
+  Training training;
+  training.run(training.train("run"));
+  const std::string first = read_file(training / "run/logs/rank_0/train.log");
+  const std::string second = read_file(training / "run/logs/rank_1/train.log");
+  EXPECT_THAT(first, ContainsRegex("step 12 loss [0-9.]+ mean [0-9.]+ samples [0-9]+ "));
+  EXPECT_NE(first, second);
+  const auto means = [](const std::string& log) { return log.substr(log.find("mean"), 13); };
+  EXPECT_EQ(means(first), means(second));
+}
+
+TEST(TrainCommand, TakesTheNextFreeFolderUnlessTold) {
+  Training training;
+  for (const char* run : {"runs/grammar-1", "runs/grammar-2"}) {
+    const std::string output =
+        training.run({"train", "--config", "small.json", "--steps", "1", "--nproc-per-node", "1"});
+    EXPECT_THAT(output, HasSubstr(run));
+  }
+}
+
+TEST(TrainCommand, TrainsOnATextFileByBytePairsAndOnAFolderByCharacters) {
+  Training training;
+  std::filesystem::create_directories(training / "texts/deep");
+  const std::string verse = "Sing, goddess, the anger of Peleus' son Achilleus and its devastation.\n";
+  for (const char* file : {"texts/a.txt", "texts/deep/b.txt"}) {
+    std::ofstream stream(training / file);
+    for (int i = 0; i < 40; ++i) stream << verse;
+  }
+  const auto few = [&](const std::string& run, const std::string& data, const std::string& tokenizer) {
+    return training.run(training.train(run, {"--data", data, "--tokenizer", tokenizer, "--epochs", "1"}), 2) +
+           training.errors();
   };
-  EXPECT_EQ(run(), run());
-}
-
-TEST(TrainCommand, EndsAtTheStepOnCtrlCWithTheSummarySoFar) {
-  Child child(train({"--steps", "1000000", "--dim", "8", "--json", "losses.json"}));
-  ASSERT_TRUE(eventually([&] { return child.output().find("FullMLP of 16 layers") != std::string::npos; }));
-  child.send(SIGINT);
-  EXPECT_EQ(child.wait(), 130);
-  EXPECT_THAT(child.output(), HasSubstr("interrupted after step "));
-  EXPECT_THAT(child.output(), HasSubstr("validation loss: "));
-  const json document = json::parse(read_file(child.folder() / "losses.json"));
-  EXPECT_EQ(document.at("summary").at("interrupted"), true);
-  EXPECT_EQ(document.at("summary").at("steps"), document.at("losses").size());
+  EXPECT_THAT(few("both", "texts", "char"), HasSubstr("--steps 12 and --epochs 1"));
+  training.run({"train", "--config", "small.json", "--data", "texts", "--tokenizer", "char", "--epochs", "1",
+                "--batch", "8", "--run-dir", "letters"});
+  EXPECT_EQ(json::parse(read_file(training / "letters/tokenizer.json")).at("kind"), "char");
+  training.run(training.train("pairs", {"--data", "texts/a.txt"}));
+  EXPECT_EQ(json::parse(read_file(training / "pairs/tokenizer.json")).at("kind"), "bpe");
+  const auto tokens = json::parse(read_file(training / "pairs/config.json")).at("vocab_size").get<int>();
+  EXPECT_GT(tokens, 256);
 }
 
 TEST(TrainCommand, NamesTheStepAtWhichTheLossIsLost) {
-  Child child(train({"--steps", "50", "--dim", "16", "--lr", "1000"}));
-  EXPECT_EQ(child.wait(), 1);
-  EXPECT_THAT(child.errors(),
-              testing::ContainsRegex("loss is (nan|inf) at step [0-9]+ of 50; hint: lower --lr"));
+  Training training;
+  training.run(training.train("run", {"--lr", "1000", "--clip", "0", "--steps", "200"}), 1);
+  EXPECT_THAT(training.errors(), ContainsRegex("loss is (nan|inf) at step [0-9]+ of 200; hint: lower --lr"));
 }
 
-class BadFlag : public testing::TestWithParam<std::vector<std::string>> {};
+struct Mistake {
+  std::vector<std::string> words;
+  std::string said;
+};
+class TrainMistake : public testing::TestWithParam<Mistake> {};
 
-TEST_P(BadFlag, IsRefusedByNameAndValueBeforeAnythingStarts) {
-  Child child(train(GetParam()));
-  EXPECT_EQ(child.wait(), 2);
-  EXPECT_THAT(child.errors(), HasSubstr("lockstep train"));
-  for (const auto& word : GetParam()) EXPECT_THAT(child.errors(), HasSubstr(word));
-  EXPECT_THAT(child.errors(), HasSubstr("hint:"));
-  EXPECT_EQ(child.output(), "");
+TEST_P(TrainMistake, IsRefusedByNameAndValueBeforeAnythingIsMade) {
+  Training training;
+  std::ofstream(training / "heads.json") << R"({"hidden_size": 64, "num_attention_heads": 3})";
+  std::ofstream(training / "zero.json") << R"({"num_hidden_layers": 0})";
+  std::ofstream(training / "key.json") << R"({"hiden_size": 64})";
+  std::ofstream(training / "type.json") << R"({"hidden_size": "64"})";
+  std::ofstream(training / "empty.txt");
+  std::ofstream(training / "short.txt") << "too short\n";
+  std::ofstream(training / "bytes.txt") << "good \xff bad\n";
+  training.run(training.train("run", GetParam().words), 2);
+  EXPECT_THAT(training.errors(), HasSubstr(GetParam().said));
+  EXPECT_FALSE(std::filesystem::exists(training / "run"));
 }
 
 INSTANTIATE_TEST_SUITE_P(
-    Train, BadFlag,
-    testing::Values(std::vector<std::string>{"--steps", "0"}, std::vector<std::string>{"--steps", "ten"},
-                    std::vector<std::string>{"--batch", "-1"}, std::vector<std::string>{"--dim", "1.5"},
-                    std::vector<std::string>{"--depth", "99999999999999999999"},
-                    std::vector<std::string>{"--lr", "nan"}, std::vector<std::string>{"--lr", "0"},
-                    std::vector<std::string>{"--seed", "-1"},
-                    std::vector<std::string>{"--dim", "65536", "--depth", "10000"},
-                    std::vector<std::string>{"--stepz"}));
+    Flags, TrainMistake,
+    testing::Values(Mistake{{"--steps", "-1"}, "--steps"}, Mistake{{"--steps", "ten"}, "--steps: 'ten'"},
+                    Mistake{{"--lr", "nan"}, "--lr"}, Mistake{{"--batch", "0"}, "--batch"},
+                    Mistake{{"--seed", "-1"}, "--seed"}, Mistake{{"--stepz"}, "--stepz"},
+                    Mistake{{"--batch", "9"}, "--batch 9 does not divide by 2"},
+                    Mistake{{"--parallel", "tensor"}, "--parallel: 'tensor'"},
+                    Mistake{{"--parallel", "none"}, "--parallel none on 2 ranks"},
+                    Mistake{{"--parallel", "pipeline", "--nproc-per-node", "5"},
+                            "5 stages, the model 4 layers"},
+                    Mistake{{"--schedule", "zb-h1"}, "--schedule: 'zb-h1'"},
+                    Mistake{{"--tokenizer", "bpe"}, "its entropy is known by character"},
+                    Mistake{{"--epochs", "2"}, "both say how long"}, Mistake{{"--engine", "nccl"}, "nccl"}));
+INSTANTIATE_TEST_SUITE_P(
+    Files, TrainMistake,
+    testing::Values(Mistake{{"--config", "heads.json"}, "num_attention_heads is 3"},
+                    Mistake{{"--config", "zero.json"}, "num_hidden_layers is 0"},
+                    Mistake{{"--config", "key.json"}, "hiden_size"},
+                    Mistake{{"--config", "type.json"}, "hidden_size is \"64\", expected a whole number"},
+                    Mistake{{"--config", "gone.json"}, "gone.json: cannot be read"},
+                    Mistake{{"--data", "gone.txt"}, "--data gone.txt: no such file"},
+                    Mistake{{"--data", "empty.txt"}, "empty"}, Mistake{{"--data", "bytes.txt"}, "bytes.txt"},
+                    Mistake{{"--data", "short.txt"}, "at least 34 are needed"},
+                    Mistake{{"--data", "mnist"}, "--config small.json with --data mnist"}));
+
+TEST(TrainCommand, RefusesAFolderThatHoldsARunOrCannotBeMade) {
+  Training training;
+  training.run(training.train("run"));
+  training.run(training.train("run"), 2);
+  EXPECT_THAT(training.errors(), HasSubstr("--run-dir run holds a run already; hint: --resume"));
+  training.run(training.train("small.json/run"), 2);
+  EXPECT_THAT(training.errors(), HasSubstr("--run-dir small.json/run: cannot be made"));
+  training.run({"train", "--resume"}, 2);
+  EXPECT_THAT(training.errors(), HasSubstr("--resume of which run?"));
+  training.run({"train", "--resume", "--run-dir", "gone"}, 2);
+  EXPECT_THAT(training.errors(), HasSubstr("gone/run.json is missing"));
+}
+
+TEST(Generate, GivesTheSameTextForTheSameSeedAndStreamsFromRunOrCheckpoint) {
+  Training training;
+  training.run(training.train("run"));
+  const auto text = [&](const std::string& from, const std::string& seed) {
+    return training.run({"generate", from, "--prompt", "the ", "--length", "30", "--seed", seed});
+  };
+  const std::string one = text("run", "1");
+  EXPECT_THAT(one, testing::StartsWith("the "));
+  EXPECT_EQ(one.size(), 4U + 30 + 1);
+  EXPECT_EQ(text("run/checkpoints/step_00000012", "1"), one);
+  EXPECT_NE(text("run", "2"), one);
+  const auto likeliest = [&](const std::string& seed) {
+    return training.run({"generate", "run", "--length", "20", "--temperature", "0", "--seed", seed});
+  };
+  EXPECT_EQ(likeliest("1"), likeliest("2"));
+  const auto of_one = training.run({"generate", "run", "--length", "20", "--top-k", "1"});
+  EXPECT_EQ(of_one, likeliest("1"));
+}
+
+TEST(Generate, RefusesWhatItCannotWriteOn) {
+  Training training;
+  training.run(training.train("run"));
+  training.run({"generate", "run", "--prompt", "Zebra"}, 2);
+  EXPECT_THAT(training.errors(), HasSubstr("U+005A 'Z'"));
+  training.run({"generate", "nowhere"}, 2);
+  EXPECT_THAT(training.errors(), HasSubstr("nowhere"));
+  training.run({"eval", "small.json"}, 2);
+  EXPECT_THAT(training.errors(), HasSubstr("small.json"));
+}
+
+TEST(Eval, TellsWhatTrainingToldAtItsEnd) {
+  Training training;
+  training.run(training.train("run"));
+  const json summary = json::parse(read_file(training / "run/summary.json"));
+  const json evaluated = json::parse(training.run({"eval", "run", "--json"}));
+  EXPECT_NEAR(evaluated.at("loss"), summary.at("validation_loss"), 1e-5);
+  EXPECT_NEAR(evaluated.at("accuracy"), summary.at("accuracy"), 1e-9);
+  EXPECT_THAT(training.run({"eval", "run"}), HasSubstr("perplexity"));
+}
 
 }  // namespace
 }  // namespace lockstep::test

@@ -86,7 +86,8 @@ Runtime::Runtime(const std::vector<AnyModel>& chunks, const Communicator& comm, 
       chunks_(tell_apart(chunks, comm_)),
       plan_(runnable(options, comm_.world_size(), chunks.size())),
       forward_plan_(plan::forward_only(plan_)),
-      tied_(comm_, options.tied) {}
+      tied_(comm_, options.tied),
+      steps_(options.first_step) {}
 
 Runtime::Agreed Runtime::agree(bool trains, const at::Tensor& input, const at::Tensor& target) {
   std::vector<int64_t> said = {schedule_number(plan_.schedule),

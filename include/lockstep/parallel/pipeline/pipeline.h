@@ -37,6 +37,8 @@ struct PipelineOptions {
   /// not cut from one `Sequential` count by their number as well. torch's own generator is as before after
   /// each step.
   uint64_t seed = 0;
+  /// The number of the first step, from 0: training that goes on says where it stopped.
+  int64_t first_step = 0;
   /// Weights that several stages use, by a name of your choice: those of the same name stay the same on all
   /// ranks that give one. Rank by rank, what it has.
   std::map<std::string, at::Tensor> tied = {};

@@ -1,0 +1,78 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "lockstep/error.h"
+#include "train/checkpoint/files.h"
+#include "train/checkpoint/manifest.h"
+#include "train/checkpoint/store.h"
+#include "train/checkpoint/strict_json.h"
+
+namespace lockstep::train {
+
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr uint64_t kMostManifestBytes = uint64_t{16} << 20;
+
+class Fault {
+ public:
+  explicit Fault(const fs::path& folder) : folder_(folder) {}
+
+  [[noreturn]] void operator()(std::string_view file, std::string_view what) const {
+    throw Error(fmt::format("checkpoint {}: {} {}", folder_.string(), file, what));
+  }
+
+ private:
+  const fs::path& folder_;
+};
+
+void check_length(const Fault& fault, const Seal& seal, const fs::path& path) {
+  std::error_code failure;
+  const fs::file_status status = fs::symlink_status(path, failure);
+  if (status.type() == fs::file_type::not_found) fault(seal.file, "is missing");
+  if (failure) fault(seal.file, fmt::format("cannot be looked at: {}", failure.message()));
+  if (!fs::is_regular_file(status)) fault(seal.file, "is no plain file");
+  const uint64_t bytes = fs::file_size(path, failure);
+  if (failure) fault(seal.file, fmt::format("cannot be looked at: {}", failure.message()));
+  if (bytes == seal.bytes) return;
+  fault(seal.file, fmt::format("has {} bytes, {} than the {} of the manifest", bytes,
+                               bytes < seal.bytes ? "shorter" : "longer", seal.bytes));
+}
+
+}  // namespace
+
+Manifest read_checkpoint(const fs::path& folder) {
+  const Fault fault(folder);
+  const std::vector<std::string> names = names_in(folder);
+  if (!std::ranges::binary_search(names, kManifestName)) fault(kManifestName, "is missing");
+  const fs::path file = folder / kManifestName;
+  if (!fs::is_regular_file(fs::symlink_status(file))) fault(kManifestName, "is no plain file");
+  Manifest manifest = parse_manifest(read_text(file, kMostManifestBytes),
+                                     fmt::format("checkpoint {}: {}", folder.string(), kManifestName));
+  for (const Seal& seal : manifest.files) check_length(fault, seal, folder / seal.file);
+  for (const std::string& name : names) {
+    const bool is_listed = std::ranges::find(manifest.files, name, &Seal::file) != manifest.files.end();
+    if (name != kManifestName && !is_listed) fault(shown_text(name), "is not in the manifest");
+  }
+  return manifest;
+}
+
+Manifest verify_checkpoint(const fs::path& folder) {
+  const Fault fault(folder);
+  Manifest manifest = read_checkpoint(folder);
+  const auto step = step_of_name(folder.filename().string());
+  if (step && *step != manifest.step) fault(kManifestName, fmt::format("is of step {}", manifest.step));
+  for (const Seal& seal : manifest.files) {
+    const Seal found = seal_of(folder / seal.file);
+    // It may have changed since its length was looked at.
+    if (found.bytes != seal.bytes) check_length(fault, seal, folder / seal.file);
+    if (found == seal) continue;
+    fault(seal.file, fmt::format("has the hash {:016x} instead of {:016x}: its bytes were altered",
+                                 found.xxh3, seal.xxh3));
+  }
+  return manifest;
+}
+
+}  // namespace lockstep::train

@@ -1,0 +1,164 @@
+#include "train/run/run_folder.h"
+
+#include <fmt/format.h>
+
+#include <system_error>
+
+#include "lockstep/error.h"
+#include "train/checkpoint/files.h"
+#include "train/data/fetch.h"
+#include "train/data/text_corpus.h"
+#include "train/run/whole_file.h"
+
+namespace lockstep::train {
+
+namespace {
+
+constexpr const char* kRun = "run.json";
+constexpr const char* kConfig = "config.json";
+constexpr const char* kTokenizer = "tokenizer.json";
+
+std::string text_of(const TrainSettings& settings, const Variables& environment) {
+  if (settings.data == "moby-dick")
+    return read_text(fetch(moby_dick(), environment) / moby_dick().files[0].path);
+  if (!std::filesystem::exists(settings.data)) {
+    throw UsageError(fmt::format(
+        "--data {}: no such file or folder; hint: grammar, moby-dick, mnist, or a path", settings.data));
+  }
+  return read_text(settings.data);
+}
+
+/// The tokenizer of a new run, within the config's vocabulary.
+Tokenizer make_tokenizer(const TrainSettings& settings, const TransformerConfig& config,
+                         const Variables& environment) {
+  const bool is_grammar = settings.data == "grammar";
+  const std::string text = is_grammar ? Grammar().alphabet() : text_of(settings, environment);
+  const bool pairs = settings.tokenizer == "bpe" || (settings.tokenizer == "auto" && !is_grammar);
+  auto tokenizer = pairs ? Tokenizer::byte_pairs(text, config.vocab_size) : Tokenizer::characters(text);
+  if (tokenizer.vocab_size() > config.vocab_size) {
+    throw UsageError(
+        fmt::format("--data {} has {} different characters, vocab_size is {}; hint: raise it in --config, or "
+                    "--tokenizer bpe",
+                    settings.data, tokenizer.vocab_size(), config.vocab_size));
+  }
+  return tokenizer;
+}
+
+void require_fit(const Run& run) {
+  const auto& settings = run.settings;
+  if (settings.parallel == "none" && settings.world_size > 1) {
+    throw UsageError(fmt::format("--parallel none on {} ranks; hint: --nproc-per-node 1, or --parallel ddp",
+                                 settings.world_size));
+  }
+  const int64_t shares = run.microbatches() * (settings.parallel == "pipeline" ? 1 : settings.world_size);
+  if (settings.batch % shares != 0) {
+    throw UsageError(fmt::format(
+        "--batch {} does not divide by {}: {} micro-batches on each of {} ranks; hint: a multiple of {}",
+        settings.batch, shares, run.microbatches(), shares / run.microbatches(), shares));
+  }
+  if (settings.parallel != "pipeline") return;
+  const int64_t layers = run.is_mnist() ? kClassifierLayers : run.config.num_hidden_layers + 2;
+  const int64_t stages = settings.world_size * (settings.schedule == "interleaved" ? 2 : 1);
+  if (stages > layers) {
+    throw UsageError(
+        fmt::format("--parallel pipeline on {} ranks has {} stages, the model {} layers; hint: fewer "
+                    "ranks, or more num_hidden_layers in --config",
+                    settings.world_size, stages, layers));
+  }
+}
+
+std::string read_own(const std::filesystem::path& file) {
+  constexpr uint64_t kMost = uint64_t{64} << 20;
+  if (!std::filesystem::exists(file)) {
+    throw UsageError(
+        fmt::format("{} is missing; hint: name the folder of a run by --run-dir", file.string()));
+  }
+  return read_text(file, kMost);
+}
+
+void make_folders(const Run& run) {
+  std::error_code error;
+  for (int64_t rank = 0; rank < run.settings.world_size && !error; ++rank) {
+    std::filesystem::create_directories(run.folder / "logs" / fmt::format("rank_{}", rank), error);
+  }
+  if (!error) std::filesystem::create_directories(run.checkpoints(), error);
+  if (error) {
+    throw UsageError(fmt::format("--run-dir {}: cannot be made: {}; hint: name a folder that you may write",
+                                 run.folder.string(), error.message()));
+  }
+}
+
+Run prepare_new(const RunRequest& request, const Variables& environment) {
+  Run run = {.folder = request.folder, .settings = settle(request.given)};
+  if (std::filesystem::exists(run.folder / kRun)) {
+    throw UsageError(
+        fmt::format("--run-dir {} holds a run already; hint: --resume goes on with it, or name another",
+                    run.folder.string()));
+  }
+  if (!request.config_file.empty()) run.config = read_config(request.config_file);
+  if (run.is_mnist() && !request.config_file.empty()) {
+    throw UsageError(fmt::format(
+        "--config {} with --data mnist, whose classifier has none; hint: leave it out", request.config_file));
+  }
+  require_fit(run);
+  if (run.is_mnist()) {
+    fetch(mnist(), environment);
+  } else {
+    run.tokenizer = make_tokenizer(run.settings, run.config, environment);
+    run.config.vocab_size = run.tokenizer->vocab_size();
+    load_language(run.settings, run.config, *run.tokenizer, environment);  // throws if there is too little
+  }
+  make_folders(run);
+  if (run.tokenizer) {
+    replace_file(run.folder / kTokenizer, run.tokenizer->to_json());
+    replace_file(run.folder / kConfig, to_json(run.config));
+  } else {
+    replace_file(run.folder / kConfig, "{\n  \"layers\": [784, 128, 64, 10]\n}\n");
+  }
+  replace_file(run.folder / kRun, to_json(run.settings));
+  return run;
+}
+
+Run prepare_again(const RunRequest& request) {
+  Run run = read_run(request.folder);
+  if (!request.config_file.empty() && run.config != read_config(request.config_file)) {
+    throw UsageError(
+        fmt::format("--config {} differs from the run's own; hint: leave it out, or begin a new run",
+                    request.config_file));
+  }
+  run.settings = settle(request.given, run.settings);
+  require_fit(run);
+  make_folders(run);
+  replace_file(run.folder / kRun, to_json(run.settings));
+  return run;
+}
+
+}  // namespace
+
+int64_t Run::microbatches() const {
+  if (settings.accumulate > 0) return settings.accumulate;
+  return settings.parallel == "pipeline" ? 4 : 1;
+}
+
+Run prepare_run(const RunRequest& request, const Variables& environment) {
+  return request.resume ? prepare_again(request) : prepare_new(request, environment);
+}
+
+Run read_run(const std::filesystem::path& folder) {
+  Run run = {.folder = folder, .settings = parse_settings(read_own(folder / kRun), (folder / kRun).string())};
+  if (run.is_mnist()) return run;
+  run.config = read_config(folder / kConfig);
+  run.tokenizer = Tokenizer::parse(read_own(folder / kTokenizer));
+  return run;
+}
+
+std::unique_ptr<Language> load_language(const TrainSettings& settings, const TransformerConfig& config,
+                                        const Tokenizer& tokenizer, const Variables& environment) {
+  const int64_t length = config.max_position_embeddings;
+  if (settings.data == "grammar") {
+    return std::make_unique<GrammarLanguage>(tokenizer, length, static_cast<uint64_t>(settings.seed));
+  }
+  return std::make_unique<TextLanguage>(text_of(settings, environment), tokenizer, length, settings.data);
+}
+
+}  // namespace lockstep::train

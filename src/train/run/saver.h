@@ -1,0 +1,50 @@
+#pragma once
+
+#include <torch/optim/optimizer.h>
+
+#include <cstdint>
+#include <filesystem>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "lockstep/comms/communicator.h"
+#include "train/checkpoint/store.h"
+#include "train/run/run_folder.h"
+#include "train/run/trainee.h"
+
+namespace lockstep::train {
+
+/// Where a checkpoint goes on, and how it was made.
+struct Restored {
+  int64_t step = 0;                  ///< Steps done; 0: there is no checkpoint.
+  std::vector<std::string> refused;  ///< Why newer checkpoints were not taken.
+  /// What decides bits and is not as it was: "threads 2, were 1".
+  std::vector<std::string> differences;
+};
+
+/// The checkpoints of a run. All ranks make the same calls; what fails on one is an error on all.
+class Saver {
+ public:
+  Saver(const Run& run, const Communicator& comm);
+
+  /// The newest whole checkpoint: only looked for.
+  Restored find();
+  /// Puts weights and the optimizer's state back, of the checkpoint that find() found.
+  void restore(const Trainee& trainee, torch::optim::Optimizer& optimizer);
+  std::filesystem::path folder_of(int64_t step) const { return store_.folder_of(step); }
+  /// Returns when the disk has it.
+  void save(int64_t step, double loss, const Trainee& trainee, torch::optim::Optimizer& optimizer);
+
+ private:
+  void commit(int64_t step, double loss, const std::vector<std::string>& told);
+  /// What decides bits beside the run's settings.
+  std::map<std::string, std::string> conditions() const;
+
+  const Run& run_;
+  Communicator comm_;
+  CheckpointStore store_;
+  std::filesystem::path found_;
+};
+
+}  // namespace lockstep::train
