@@ -16,7 +16,10 @@ Training::Training() {
 
 std::unique_ptr<Child> Training::start(Words words) const {
   words.insert(words.begin(), LOCKSTEP_COMMAND);
-  return std::make_unique<Child>(words, Child::Options{.folder = folder_.path()});
+  // One thread: two that wait for each other on busy cores take their time.
+  return std::make_unique<Child>(
+      words, Child::Options{.environment = {{"OMP_NUM_THREADS", "1"}, {"OPENBLAS_NUM_THREADS", "1"}},
+                            .folder = folder_.path()});
 }
 
 std::string Training::run(const Words& words, int code) {
