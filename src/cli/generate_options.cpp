@@ -31,7 +31,8 @@ Action define_generate(Flags flags) {
 Action define_eval(Flags flags) {
   const auto options = std::make_shared<EvalOptions>();
   flags.word("FOLDER", options->from, kFrom, true);
-  flags.text("--data", options->data, "Another text than the run's own: a file or folder, all of it", "PATH");
+  flags.text("--data", options->data,
+             "Another text than the run's own, whose last tenth counts: a file or folder", "PATH");
   options->json.add_to(flags);
   return [options](const Invocation& invocation) { return run_eval(*options, invocation); };
 }
