@@ -1,0 +1,78 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "lab/world.h"
+
+namespace lab {
+
+/// Why a check refused the code.
+struct Failure {
+  std::string name;     ///< A few words, the same for the same mistake: `whole buffer sent`.
+  std::string what;     ///< What came and what was expected, on which rank, in which step.
+  std::string meaning;  ///< What that usually means, and where to look.
+  int world = 0;        ///< To replay it; 0 if worlds do not matter.
+  uint64_t seed = 0;
+};
+
+/// What a check is asked to do.
+struct CheckOptions {
+  uint64_t seed = 1;
+  int world = 0;  ///< This world alone; 0: all that the check has.
+};
+
+/// How a check went.
+struct CheckResult {
+  std::vector<std::string> proved;  ///< A sentence for each part that passed.
+  bool has_failed = false;
+  Failure failure;
+  std::vector<std::string> notes;  ///< Tables and numbers worth seeing, failed or not.
+  Report shown;                    ///< The run that `lockstep lab view` draws.
+  int shown_world = 0;
+};
+
+/// What a lesson's check uses: worlds and seeds to try, and a way to say what was found.
+class Checker {
+ public:
+  explicit Checker(const CheckOptions& options) : options_(options) {}
+
+  /// The worlds to try: those given, or the one that was asked for.
+  std::vector<int> worlds(std::vector<int> all) const;
+  uint64_t seed() const { return options_.seed; }
+  /// A number that follows from the seed and `salt`: for sizes, orders and values drawn by a check.
+  uint64_t draw(uint64_t salt) const;
+
+  /// Runs a world. What goes wrong in it (a deadlock, an exception, a message of another size, ...) is a
+  /// failure by that name.
+  Report run(WorldOptions options, const std::function<void(Rank&)>& body);
+  /// From here on failures are told with this world.
+  void in_world(int world);
+
+  /// Goes on if `holds`.
+  void expect(bool holds, const std::string& name, const std::string& what, const std::string& meaning);
+  [[noreturn]] void fail(const std::string& name, const std::string& what, const std::string& meaning);
+  /// A part of the check has passed.
+  void proved(const std::string& sentence);
+  void note(const std::string& text);
+  /// This run is the one to look at.
+  void show(Report report);
+
+  CheckResult& result() { return result_; }
+
+ private:
+  CheckOptions options_;
+  int world_ = 0;
+  CheckResult result_;
+};
+
+/// The part of a lesson that tests and learners' programs share: runs a check and never throws.
+CheckResult run_check(const std::function<void(Checker&)>& check, const CheckOptions& options);
+
+/// The main() of a learner's program: `--seed S --world W --result FILE --progress FILE`.
+int check_main(int argc, char** argv, const std::function<void(Checker&)>& check);
+
+}  // namespace lab

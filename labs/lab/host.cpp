@@ -1,0 +1,43 @@
+// The program that checks a learner's code: all lessons' checks are in it, the code comes from a shared
+// object.
+//
+//   lab-host CODE.so [--with EARLIER.so]... [--seed S] [--world W] [--result FILE] [--progress FILE]
+#include <dlfcn.h>
+#include <fmt/format.h>
+
+#include <cstdio>
+#include <string_view>
+#include <vector>
+
+#include "lab/checker.h"
+
+namespace {
+
+/// What a learner's shared object exports; see the file that src/lab/program.cpp writes around it.
+template <typename Function>
+Function load(const char* path, const char* symbol) {
+  void* const library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+  if (library == nullptr) {
+    fmt::print(stderr, "lab-host: {}\n", dlerror());
+    return nullptr;
+  }
+  return reinterpret_cast<Function>(dlsym(library, symbol));
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  std::vector<char*> rest = {argv[0]};
+  for (int i = 2; i < argc; ++i) {
+    if (std::string_view(argv[i]) != "--with" || i + 1 == argc) {
+      rest.push_back(argv[i]);
+      continue;
+    }
+    const auto provide = load<void (*)()>(argv[++i], "lab_provide");
+    if (provide == nullptr) return 3;
+    provide();
+  }
+  const auto check = argc > 1 ? load<void (*)(lab::Checker&)>(argv[1], "lab_check") : nullptr;
+  if (check == nullptr) return 3;
+  return lab::check_main(static_cast<int>(rest.size()), rest.data(), check);
+}

@@ -1,0 +1,77 @@
+#include "lab/desk.h"
+
+#include <fmt/format.h>
+
+#include <charconv>
+#include <sstream>
+
+#include "lockstep/error.h"
+
+namespace lockstep::lab {
+
+const Lesson& Desk::lesson(const std::string& word) const {
+  if (word.empty()) {
+    if (const Lesson* now = current()) return *now;
+    return course.lessons.back();
+  }
+  int number = 0;
+  const auto [end, error] = std::from_chars(word.data(), word.data() + word.size(), number);
+  if (error != std::errc() || end != word.data() + word.size())
+    throw UsageError(fmt::format("lesson {}: not a number; hint: lockstep lab list shows all lessons", word));
+  return course.lesson(number);
+}
+
+const Lesson* Desk::current() const {
+  if (state.current > 0) return &course.lesson(state.current);
+  for (const auto& lesson : course.lessons) {
+    if (!state.is_done(lesson.number)) return &lesson;
+  }
+  return nullptr;
+}
+
+void Desk::save() const {
+  write_state(work / "progress.txt", state);
+}
+
+Desk open_desk() {
+  Desk desk{read_course(source_tree()), "my_work", {}};
+  desk.state = read_state(desk.work / "progress.txt");
+  return desk;
+}
+
+bool start_lesson(Desk& desk, const Lesson& lesson) {
+  std::filesystem::create_directories(desk.work);
+  const bool is_new = !std::filesystem::exists(desk.file(lesson));
+  if (is_new) std::filesystem::copy_file(lesson.folder / "starter.cpp", desk.file(lesson));
+  desk.state.current = lesson.number;
+  desk.save();
+  return is_new;
+}
+
+std::filesystem::path reset_lesson(Desk& desk, const Lesson& lesson) {
+  std::filesystem::path kept;
+  const auto file = desk.file(lesson);
+  if (std::filesystem::exists(file)) {
+    for (int number = 1; kept.empty() || std::filesystem::exists(kept); ++number)
+      kept = fmt::format("{}.before-reset-{}", file.string(), number);
+    std::filesystem::rename(file, kept);
+  }
+  start_lesson(desk, lesson);
+  return kept;
+}
+
+std::vector<std::string> hints_of(const Lesson& lesson) {
+  std::vector<std::string> hints;
+  std::istringstream text(read_text(lesson.folder / "hints.md"));
+  for (std::string line; std::getline(text, line);) {
+    if (line.starts_with("## ")) {
+      hints.emplace_back();
+    } else if (!hints.empty() && (!line.empty() || !hints.back().empty())) {
+      hints.back() += line + '\n';
+    }
+  }
+  for (auto& hint : hints) hint.erase(hint.find_last_not_of('\n') + 1);
+  return hints;
+}
+
+}  // namespace lockstep::lab
