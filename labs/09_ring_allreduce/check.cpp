@@ -25,18 +25,19 @@ void check_sums(const Seam& seam, Checker& checker) {
         rank.watch(buffers.of(rank.rank()));
         seam.ring_all_reduce(rank, buffers.of(rank.rank()));
       });
+      const bool is_silent = world > 1 && report.sent_messages(0) == 0;
       if (world == 4 && count == 12) checker.show(std::move(report));
       const auto wrong = buffers.first_wrong();
       if (!wrong) continue;
       const size_t even = count / static_cast<size_t>(world) * static_cast<size_t>(world);
-      if (wrong->is_untouched() && even > 0 && wrong->element >= even) {
+      if (!is_silent && wrong->is_untouched() && even > 0 && wrong->element >= even) {
         checker.fail("tail left out", wrong->text(),
                      fmt::format("The first {} elements are right, the last {} were left out: {} elements do "
                                  "not divide by {} ranks. Cut "
                                  "them with chunk_begin, some chunks one longer.",
                                  even, count - even, count, world));
       }
-      if (wrong->is_untouched()) {
+      if (is_silent) {
         checker.fail("nothing added", wrong->text(),
                      "The buffer is as it was. Start with the reduce-scatter, steps 0 to P - 2.");
       }
