@@ -222,6 +222,7 @@ class World {
       if (const auto before = after.find(&self); before != after.end())
         self.now_us = std::max(self.now_us, before->second->now_us);
       Rank rank(self);
+      tell(self);
       if (!is_stopping_) body(rank);
       if (self.not_waited > 0 && !is_stopping_) {
         throw Misuse{"never waited",
@@ -293,6 +294,10 @@ class World {
     self.turn.wait(lock, [&] { return running_ == &self; });
     self.ready = nullptr;
     if (is_stopping_) throw Stopped{};
+    tell(self);
+  }
+
+  void tell(const Agent& self) const {
     tell_progress(fmt::format("rank {} of {}, seed {}", self.rank, options_.world, options_.seed));
   }
 

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <charconv>
+#include <fstream>
 #include <sstream>
 
 #include "lockstep/error.h"
@@ -58,6 +59,15 @@ std::filesystem::path reset_lesson(Desk& desk, const Lesson& lesson) {
   }
   start_lesson(desk, lesson);
   return kept;
+}
+
+std::filesystem::path trace_file(const Desk& desk, const Lesson& lesson) {
+  return desk.work / "traces" / (lesson.name + ".json");
+}
+
+void keep_trace(const Desk& desk, const Lesson& lesson, const std::string& json) {
+  std::filesystem::create_directories(desk.work / "traces");
+  std::ofstream(trace_file(desk, lesson)) << json;
 }
 
 std::vector<std::string> hints_of(const Lesson& lesson) {

@@ -2,6 +2,7 @@
 
 #include <filesystem>
 #include <string>
+#include <vector>
 
 #include "lab/course.h"
 #include "lab/state.h"
@@ -31,6 +32,10 @@ bool start_lesson(Desk& desk, const Lesson& lesson);
 
 /// Puts the starter in the place of the learner's file, which is kept beside it under the returned name.
 std::filesystem::path reset_lesson(Desk& desk, const Lesson& lesson);
+
+/// Where the trace of a lesson's last check lies, for `lockstep lab view`.
+std::filesystem::path trace_file(const Desk& desk, const Lesson& lesson);
+void keep_trace(const Desk& desk, const Lesson& lesson, const std::string& json);
 
 /// The hints of a lesson: the parts of hints.md that its lines `## ...` head, three of them, each without its
 /// heading.

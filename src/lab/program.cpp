@@ -67,6 +67,20 @@ std::string wrapper(const Lesson& lesson, const std::filesystem::path& file, boo
   return fmt::format("#include \"{}\"\n#include \"{}/{}\"\n{}\n", file.string(), lesson.name, tie, entry);
 }
 
+/// The compiler's words as a learner reads them: their file as they know it, without the one that goes round
+/// it.
+std::string retold(const std::string& words, const std::filesystem::path& file, const std::string& source) {
+  const auto here = file.parent_path().parent_path().string() + "/";
+  std::istringstream stream(words);
+  std::string text;
+  for (std::string line; std::getline(stream, line);) {
+    if (line.find(source) != std::string::npos) continue;
+    for (size_t at = 0; (at = line.find(here, at)) != std::string::npos;) line.erase(at, here.size());
+    text += line + '\n';
+  }
+  return text;
+}
+
 /// Compiles to a shared object; "" if that worked, else the compiler's words.
 std::string compile(const Course& course, const Lesson& lesson, const std::filesystem::path& file,
                     const std::filesystem::path& object, bool provides) {
@@ -80,7 +94,7 @@ std::string compile(const Course& course, const Lesson& lesson, const std::files
   const auto built = launch::capture(command, launch::current_environment(), kCompileLimit);
   if (built.ok()) return "";
   return built.timed_out ? fmt::format("the compiler took more than {} s", kCompileLimit.count())
-                         : built.errors + built.output;
+                         : retold(built.errors + built.output, file, source);
 }
 
 /// What a run's end means if it left no verdict.

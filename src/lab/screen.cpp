@@ -56,9 +56,6 @@ std::string wrapped(const std::string& text, int columns, int indent) {
 
 std::string verdict_text(const Desk& desk, const Lesson& lesson, const Verdict& verdict, const Style& style) {
   std::string text = style.strong(fmt::format("Lesson {}: {}", lesson.number, lesson.title)) + "\n\n";
-  const auto paragraph = [&](const std::string& words) {
-    text += wrapped("  " + words, style.columns, 2) + "\n";
-  };
   for (const auto& sentence : verdict.proved)
     text += style.good("  ok    ") + wrapped(sentence, style.columns - 8, 8) + "\n";
   if (verdict.kind == Verdict::Kind::kNotBuilt) {
@@ -77,8 +74,7 @@ std::string verdict_text(const Desk& desk, const Lesson& lesson, const Verdict& 
   text += "\n";
   if (verdict.passed())
     text += style.good(fmt::format("  passed ({:.1f} s)", verdict.build_s + verdict.check_s)) + "\n";
-  paragraph(next_step(desk, lesson, verdict));
-  return text;
+  return text + "  " + wrapped(next_step(desk, lesson, verdict), style.columns - 2, 2) + "\n";
 }
 
 std::string list_text(const Desk& desk, const Style& style) {
