@@ -37,6 +37,7 @@ Action define_lab_fast_track(Flags flags);
 Action define_lab_hint(Flags flags);
 Action define_lab_list(Flags flags);
 Action define_lab_progress(Flags flags);
+Action define_lab_quiz(Flags flags);
 Action define_lab_read(Flags flags);
 Action define_lab_reset(Flags flags);
 Action define_lab_solution(Flags flags);

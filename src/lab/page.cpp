@@ -1,5 +1,6 @@
 #include "lab/page.h"
 
+#include <algorithm>
 #include <cctype>
 #include <sstream>
 
@@ -13,6 +14,29 @@ std::string between(const std::string& line, const std::string& open, const std:
   const auto end = line.rfind(close);
   if (begin == std::string::npos || end == std::string::npos) return line;
   return line.substr(begin + open.size(), end - begin - open.size());
+}
+
+/// A paragraph without the signs that only a browser understands: emphasis, and the address of a link within
+/// the project.
+std::string readable(const std::string& text) {
+  std::string plain;
+  bool in_code = false;
+  for (size_t at = 0; at < text.size(); ++at) {
+    if (text[at] == '`') in_code = !in_code;
+    if (in_code) {
+      plain += text[at];
+    } else if (text[at] == '*' && at + 1 < text.size() && text[at + 1] == '*') {
+      ++at;
+    } else if (text[at] == '*' &&
+               (at == 0 || text[at - 1] == ' ') != (at + 1 == text.size() || text[at + 1] == ' ')) {
+      continue;
+    } else if (text.compare(at, 2, "](") == 0) {
+      at = std::min(text.find(')', at), text.size());
+    } else if (text[at] != '[') {
+      plain += text[at];
+    }
+  }
+  return plain;
 }
 
 /// Writes a page line by line; a paragraph is broken when it is whole.
@@ -57,7 +81,7 @@ class Writer {
 
  private:
   void end_paragraph() {
-    if (!paragraph_.empty()) page_ += wrapped(paragraph_, style_.columns, indent_) + '\n';
+    if (!paragraph_.empty()) page_ += wrapped(readable(paragraph_), style_.columns, indent_) + '\n';
     paragraph_.clear();
     indent_ = 0;
   }
