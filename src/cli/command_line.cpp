@@ -114,8 +114,11 @@ int run_verb(const Verb& verb, const Words& words) {
       return 0;
     }
   } catch (const UsageError& error) {
-    throw UsageError(
-        fmt::format("lockstep {0}: {1}; hint: see lockstep {0} --help", verb.name, error.what()));
+    const auto after = words.begin() + verb_words;
+    const std::string near = after == words.end() ? "" : nearest(*after, words_after(verb.name));
+    const std::string hint = near.empty() ? fmt::format("see lockstep {} --help", verb.name)
+                                          : fmt::format("did you mean lockstep {} {}?", verb.name, near);
+    throw UsageError(fmt::format("lockstep {}: {}; hint: {}", verb.name, error.what(), hint));
   }
   try {
     return action(invocation);

@@ -16,6 +16,10 @@ std::string between(const std::string& line, const std::string& open, const std:
   return line.substr(begin + open.size(), end - begin - open.size());
 }
 
+bool is_between_blanks(const std::string& text, size_t at) {
+  return at > 0 && text[at - 1] == ' ' && at + 1 < text.size() && text[at + 1] == ' ';
+}
+
 /// A paragraph without the signs that only a browser understands: emphasis, and the address of a link within
 /// the project.
 std::string readable(const std::string& text) {
@@ -27,8 +31,7 @@ std::string readable(const std::string& text) {
       plain += text[at];
     } else if (text[at] == '*' && at + 1 < text.size() && text[at + 1] == '*') {
       ++at;
-    } else if (text[at] == '*' &&
-               (at == 0 || text[at - 1] == ' ') != (at + 1 == text.size() || text[at + 1] == ' ')) {
+    } else if (text[at] == '*' && !is_between_blanks(text, at)) {
       continue;
     } else if (text.compare(at, 2, "](") == 0) {
       at = std::min(text.find(')', at), text.size());

@@ -3,8 +3,10 @@
 #include <stdlib.h>
 
 #include <filesystem>
+#include <fstream>
 #include <stdexcept>
 #include <string>
+#include <string_view>
 
 namespace lockstep::test {
 
@@ -29,5 +31,13 @@ class TemporaryFolder {
  private:
   std::filesystem::path path_;
 };
+
+/// Writes a file anew, in a folder that is made if it is not there.
+inline void write_file(const std::filesystem::path& file, std::string_view text) {
+  std::filesystem::create_directories(file.parent_path());
+  std::ofstream stream(file, std::ios::binary);
+  stream << text;
+  if (!stream.flush()) throw std::runtime_error("cannot write " + file.string());
+}
 
 }  // namespace lockstep::test

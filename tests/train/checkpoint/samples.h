@@ -13,6 +13,8 @@
 #include "train/checkpoint/safetensors.h"
 
 // Contents for files of tests.
+#include "support/temporary_folder.h"
+
 namespace lockstep::test {
 
 inline std::vector<std::byte> random_bytes(size_t count, unsigned seed) {
@@ -24,13 +26,6 @@ inline std::vector<std::byte> random_bytes(size_t count, unsigned seed) {
 
 inline std::span<const std::byte> bytes_of(std::string_view text) {
   return std::as_bytes(std::span(text));
-}
-
-inline void write_file(const std::filesystem::path& file, std::string_view text) {
-  std::ofstream stream(file, std::ios::binary | std::ios::trunc);
-  stream.write(text.data(), static_cast<std::streamsize>(text.size()));
-  stream.close();
-  if (!stream) throw std::runtime_error("cannot write " + file.string());
 }
 
 /// Random tensors with their bytes.
