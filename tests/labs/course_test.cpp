@@ -117,6 +117,26 @@ TEST_P(EveryLesson, NamesFilesThatExist) {
   }
 }
 
+TEST(TheCourse, IsListedInItsOutlineAndNamesWhatExists) {
+  const fs::path docs = fs::path(LOCKSTEP_TREE) / "docs";
+  const auto outline = read_text(docs / "outline.md");
+  for (const auto& lesson : course().lessons) {
+    EXPECT_THAT(outline, HasSubstr(fmt::format("| {} | [", lesson.number)));
+    EXPECT_THAT(outline, HasSubstr(fmt::format("(../labs/{}/lesson.md)", lesson.name)));
+  }
+  for (const char* const page : {"outline.md", "index.md"}) {
+    const auto text = read_text(docs / page);
+    static const std::regex kLink("\\]\\(([^):]+)\\)");
+    for (auto found = std::sregex_iterator(text.begin(), text.end(), kLink); found != std::sregex_iterator();
+         ++found)
+      EXPECT_TRUE(fs::exists(docs / (*found)[1].str())) << page << ": " << (*found)[1];
+    static const std::regex kFile("`((examples|tests|config)/[A-Za-z0-9_/.]+\\.(cpp|sbatch))");
+    for (auto found = std::sregex_iterator(text.begin(), text.end(), kFile); found != std::sregex_iterator();
+         ++found)
+      EXPECT_TRUE(fs::exists(docs.parent_path() / (*found)[1].str())) << page << ": " << (*found)[1];
+  }
+}
+
 TEST(TheCourse, HasItsFastTracks) {
   for (const auto& module : course().modules)
     EXPECT_EQ(course().lesson(module.fast_track).module, module.name);
