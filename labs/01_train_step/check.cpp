@@ -1,12 +1,12 @@
 #include "01_train_step/check.h"
 
-#include <ATen/CPUGeneratorImpl.h>
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <cmath>
 #include <string>
 
+#include "lab/mlp.h"
 #include "lab/torch_guard.h"
 
 namespace lab::baseline {
@@ -16,78 +16,17 @@ namespace {
 constexpr int64_t kDepth = 16;
 constexpr double kLearningRate = 0.02;
 
-/// Inputs and targets are two views of the same 2 hidden numbers: something to learn. Doubles, so that
-/// rounding is no excuse.
-struct Samples {
-  torch::Tensor inputs, targets;
-  torch::Tensor input(int64_t begin, int64_t count) const { return inputs.narrow(0, begin, count); }
-  torch::Tensor target(int64_t begin, int64_t count) const { return targets.narrow(0, begin, count); }
-};
-
-Samples make_samples(const Checker& checker, int64_t count, int64_t dim) {
-  auto numbers = at::detail::createCPUGenerator(checker.draw(1));
-  const auto hidden = torch::randn({count, 2}, numbers, torch::kDouble);
-  return {hidden.matmul(torch::randn({2, dim}, numbers, torch::kDouble)) / 2,
-          hidden.matmul(torch::randn({2, dim}, numbers, torch::kDouble)).tanh()};
-}
+using mlp::close;
+using mlp::copy_of;
+using mlp::flat_weights;
+using mlp::gradient_of;
+using mlp::loss_of;
+using mlp::make_samples;
+using mlp::place;
+using mlp::Samples;
 
 lockstep::FullMLP make_model(const Checker& checker, int64_t dim) {
-  lockstep::FullMLP model(dim, kDepth, checker.seed());
-  model->to(torch::kDouble);
-  // With biases of 0 a sample that no ReLU lets through leaves the next layer at 0, where a ReLU has no
-  // slope.
-  auto numbers = at::detail::createCPUGenerator(checker.draw(2));
-  const torch::NoGradGuard no_grad;
-  for (auto& parameter : model->named_parameters()) {
-    if (parameter.value().dim() == 1) parameter.value().uniform_(-0.1, 0.1, numbers);
-  }
-  return model;
-}
-
-lockstep::FullMLP copy_of(const lockstep::FullMLP& model) {
-  lockstep::FullMLP copy(model->dim(), model->depth(), 0);
-  copy->to(torch::kDouble);
-  const torch::NoGradGuard no_grad;
-  for (size_t i = 0; i < copy->parameters().size(); ++i) copy->parameters()[i].copy_(model->parameters()[i]);
-  return copy;
-}
-
-torch::Tensor flat_weights(const lockstep::FullMLP& model) {
-  std::vector<torch::Tensor> parts;
-  for (const auto& weight : model->parameters()) parts.push_back(weight.detach().flatten());
-  return torch::cat(parts);  // a copy
-}
-
-double loss_of(const lockstep::FullMLP& model, const torch::Tensor& input, const torch::Tensor& target) {
-  const torch::NoGradGuard no_grad;
-  return lockstep::FullMLP(model)->forward(input, target).item<double>();
-}
-
-torch::Tensor gradient_of(const lockstep::FullMLP& model, const torch::Tensor& input,
-                          const torch::Tensor& target) {
-  auto twin = copy_of(model);
-  twin->forward(input, target).backward();
-  std::vector<torch::Tensor> parts;
-  for (const auto& weight : twin->parameters()) parts.push_back(weight.grad().flatten());
-  return torch::cat(parts);
-}
-
-/// Equal but for rounding.
-bool close(const torch::Tensor& one, const torch::Tensor& other) {
-  const double size = std::max(other.abs().max().item<double>(), 1e-30);
-  return (one - other).abs().max().item<double>() <= 1e-6 * size;  // false for NaN
-}
-bool close(double one, double other) {
-  return std::abs(one - other) <= 1e-6 * std::abs(other);
-}
-
-/// Where a number of flat_weights() belongs: "layers.3.weight, element 17".
-std::string place(const lockstep::FullMLP& model, int64_t index) {
-  for (const auto& parameter : model->named_parameters()) {
-    if (index < parameter.value().numel()) return fmt::format("{}, element {}", parameter.key(), index);
-    index -= parameter.value().numel();
-  }
-  return "?";
+  return mlp::make_model(checker, dim, kDepth);
 }
 
 void check_loss(Checker& checker, double loss, double before, double after, int64_t batch, int64_t dim) {
