@@ -49,11 +49,14 @@ Report Checker::run(WorldOptions options, const std::function<void(Rank&)>& body
   in_world(options.world);
   options.seed = options_.seed;
   Report report = run_world(options, body);
-  if (!report.problem.empty()) {
-    if (!report.events.empty()) show(report);
-    fail(report.problem, report.what, meanings().at(report.problem));
-  }
+  expect_no_problem(report);
   return report;
+}
+
+void Checker::expect_no_problem(const Report& report) {
+  if (report.problem.empty()) return;
+  if (!report.events.empty()) show(report);
+  fail(report.problem, report.what, meanings().at(report.problem));
 }
 
 void Checker::in_world(int world) {

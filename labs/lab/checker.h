@@ -49,6 +49,8 @@ class Checker {
   /// Runs a world. What goes wrong in it (a deadlock, an exception, a message of another size, ...) is a
   /// failure by that name.
   Report run(WorldOptions options, const std::function<void(Rank&)>& body);
+  /// The same for a world that the check ran itself, to say first what it knows better.
+  void expect_no_problem(const Report& report);
   /// From here on failures are told with this world.
   void in_world(int world);
 
