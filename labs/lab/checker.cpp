@@ -50,6 +50,7 @@ Report Checker::run(WorldOptions options, const std::function<void(Rank&)>& body
   options.seed = options_.seed;
   Report report = run_world(options, body);
   expect_no_problem(report);
+  if (result_.shown_world == 0 && !report.events.empty()) last_run_ = report;
   return report;
 }
 
@@ -71,6 +72,7 @@ void Checker::expect(bool holds, const std::string& name, const std::string& wha
 void Checker::fail(const std::string& name, const std::string& what, const std::string& meaning) {
   result_.has_failed = true;
   result_.failure = {name, what, meaning, world_, options_.seed};
+  if (result_.shown_world == 0 && !last_run_.events.empty()) show(std::move(last_run_));
   throw CheckFailed{};
 }
 

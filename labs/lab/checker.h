@@ -60,7 +60,7 @@ class Checker {
   /// A part of the check has passed.
   void proved(const std::string& sentence);
   void note(const std::string& text);
-  /// This run is the one to look at.
+  /// This run is the one to look at. A check that fails before it shows one shows its last.
   void show(Report report);
 
   CheckResult& result() { return result_; }
@@ -68,6 +68,7 @@ class Checker {
  private:
   CheckOptions options_;
   int world_ = 0;
+  Report last_run_;
   CheckResult result_;
 };
 

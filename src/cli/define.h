@@ -42,6 +42,7 @@ Action define_lab_read(Flags flags);
 Action define_lab_reset(Flags flags);
 Action define_lab_solution(Flags flags);
 Action define_lab_start(Flags flags);
+Action define_lab_view(Flags flags);
 Action define_lab_why(Flags flags);
 Action define_plan(Flags flags);
 Action define_plan_pipeline(Flags flags);

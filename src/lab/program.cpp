@@ -134,11 +134,16 @@ Verdict read_result(const nlohmann::json& json, const Lesson& lesson, const Chec
   verdict.kind = json.at("passed") ? Verdict::Kind::kPassed : Verdict::Kind::kRefused;
   verdict.proved = json.at("proved").get<std::vector<std::string>>();
   verdict.notes = json.at("notes").get<std::vector<std::string>>();
-  verdict.trace = json.at("trace").dump();
+  if (!verdict.passed()) {
+    verdict.name = json.at("failure").at("name");
+    verdict.what = json.at("failure").at("what");
+  }
+  if (auto trace = json.at("trace"); !trace.at("events").empty()) {
+    trace["verdict"] = {{"passed", verdict.passed()}, {"name", verdict.name}, {"what", verdict.what}};
+    verdict.trace = trace.dump();
+  }
   if (verdict.passed()) return verdict;
   const auto& failure = json.at("failure");
-  verdict.name = failure.at("name");
-  verdict.what = failure.at("what");
   verdict.meaning = failure.at("meaning");
   const int world = failure.at("world");
   verdict.replay =

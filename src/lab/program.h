@@ -32,7 +32,7 @@ struct Verdict {
   std::vector<std::string> proved;  ///< What held, a sentence each.
   std::vector<std::string> notes;   ///< Numbers worth seeing.
   std::string output;               ///< What the learner's code printed, or the compiler.
-  std::string trace;                ///< The run to look at, as JSON.
+  std::string trace;                ///< The run to look at, as JSON; "" if no rank did anything.
   double build_s = 0;
   double check_s = 0;
 
