@@ -72,6 +72,9 @@ void check_model_memory(const Seam& seam, Checker& checker) {
                    "Start with the weights: parameters times the bytes of a number.");
     checker.expect(told.weights != parameters * bits, "bits for bytes", what,
                    "A byte has 8 bits: a number of 32 bits takes 4 bytes.");
+    checker.expect(
+        told.weights >= 0, "overflow", what,
+        "10 billion does not fit into an int, nor do 40 billion bytes: reckon with std::int64_t throughout.");
     checker.expect(told.weights == one, "wrong weights", what,
                    "Parameters times the bytes of a number, bits / 8.");
     if (told.gradients == 0 && told.optimizer == 0) {

@@ -279,6 +279,11 @@ void check_missing(const Seam& seam, Checker& checker) {
                        fmt::format("{}: the roll call was over at {} s, the deadline is at {} s", story, at_s,
                                    kDeadline),
                        "Those who are late but in time must be waited for.");
+        checker.expect(
+            at_s == kDeadline, "waited too long",
+            fmt::format("{}: the roll call was over at {} s, the deadline is at {} s", story, at_s,
+                        kDeadline),
+            "The deadline is a time of the clock, for all together: it does not move when somebody calls.");
         checker.expect(roll.missing == missing, "missing not named",
                        fmt::format("{}: expected missing = [{}], got [{}]", story, fmt::join(missing, ", "),
                                    fmt::join(roll.missing, ", ")),

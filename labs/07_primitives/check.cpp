@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <functional>
 #include <set>
 
 #include "lab/sums.h"
@@ -69,6 +70,19 @@ void expect_rounds(Checker& checker, const Report& report, const std::string& na
       "ranks as before take part.");
 }
 
+/// Trees have branches that would end outside of the world; the world's own words for that would not help.
+void expect_inside(Checker& checker, int world, const std::string& name,
+                   const std::function<void(Rank&, std::span<float>)>& collective) {
+  std::vector<std::vector<float>> data(index(world), std::vector<float>(3));
+  const auto report = run_world({.world = world, .seed = checker.seed()},
+                                [&](Rank& rank) { collective(rank, data[index(rank.rank())]); });
+  checker.in_world(world);
+  checker.expect(
+      report.problem != "wrong rank", "nobody there", fmt::format("{}: {}", name, report.what),
+      "A rank may have no partner at some distance: then it has nothing to do in that round. Counted from "
+      "the root, me + distance must be below P. Add the root only then, and take the remainder.");
+}
+
 /// Every rank of `data` holds the root's values.
 void expect_copies(Checker& checker, const std::vector<std::vector<float>>& data, int root) {
   const int world = static_cast<int>(data.size());
@@ -105,6 +119,10 @@ void expect_copies(Checker& checker, const std::vector<std::vector<float>>& data
 void check_broadcast(const Seam& seam, Checker& checker) {
   std::string table;
   for (const int world : checker.worlds({1, 2, 3, 4, 5, 8})) {
+    for (const int root : roots(world)) {
+      expect_inside(checker, world, fmt::format("broadcast from rank {}", root),
+                    [&](Rank& rank, std::span<float> data) { seam.broadcast(rank, data, root); });
+    }
     for (const size_t count : {size_t{12}, size_t{1}, size_t{1000}, size_t{0}}) {
       for (const int root : roots(world)) {
         std::vector<std::vector<float>> data;
@@ -129,6 +147,10 @@ void check_broadcast(const Seam& seam, Checker& checker) {
 
 void check_reduce(const Seam& seam, Checker& checker) {
   for (const int world : checker.worlds({1, 2, 3, 4, 5, 8})) {
+    for (const int root : roots(world)) {
+      expect_inside(checker, world, fmt::format("reduce to rank {}", root),
+                    [&](Rank& rank, std::span<float> data) { seam.reduce(rank, data, root); });
+    }
     for (const size_t count : {size_t{12}, size_t{1}, size_t{0}}) {
       for (const int root : roots(world)) {
         CountedBuffers buffers(world, count);

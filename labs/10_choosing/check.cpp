@@ -39,8 +39,20 @@ std::string extras(int world) {
       world, core, core, 0);
 }
 
+/// Who knows powers of two alone meets ranks that are not there; the world's own words for that would not
+/// help.
+void expect_partners(const Seam& seam, Checker& checker, int world) {
+  CountedBuffers buffers(world, 12);
+  const auto report = run_world({.world = world, .seed = checker.seed()}, [&](Rank& rank) {
+    seam.halving_doubling_all_reduce(rank, buffers.of(rank.rank()));
+  });
+  checker.in_world(world);
+  checker.expect(report.problem != "wrong rank", "not a power of two", report.what, extras(world));
+}
+
 void check_sums(const Seam& seam, Checker& checker) {
   for (const int world : checker.worlds({1, 2, 4, 8, 3, 5, 6, 7})) {
+    if (!is_power(world)) expect_partners(seam, checker, world);
     const size_t n = index(world);
     for (const size_t count : {3 * n, size_t{1000}, n + 1, size_t{1}, size_t{0}}) {
       CountedBuffers buffers(world, count);
