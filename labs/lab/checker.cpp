@@ -95,7 +95,7 @@ CheckResult run_check(const std::function<void(Checker&)>& check, const CheckOpt
   } catch (const CheckFailed&) {
   } catch (const std::exception& error) {
     checker.result().has_failed = true;
-    checker.result().failure = {"exception", std::string("your code threw: ") + error.what(),
+    checker.result().failure = {"exception", "your code threw: " + first_words(error),
                                 meanings().at("exception"), 0, options.seed};
   }
   return checker.result();

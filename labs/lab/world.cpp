@@ -235,7 +235,7 @@ class World {
       what = misuse.what;
     } catch (const std::exception& error) {
       problem = "exception";
-      what = fmt::format("rank {} threw: {}", self.rank, error.what());
+      what = fmt::format("rank {} threw: {}", self.rank, first_words(error));
     }
     lock.lock();
     if (!problem.empty()) stop(problem, what);
@@ -428,6 +428,11 @@ int64_t Report::sent_messages(int rank) const {
 
 Report run_world(const WorldOptions& options, const std::function<void(Rank&)>& body) {
   return World(options, body).run();
+}
+
+std::string first_words(const std::exception& error) {
+  const std::string text = error.what();
+  return text.substr(0, text.find("\nException raised from"));
 }
 
 void set_progress_page(char* page) {

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <exception>
 #include <functional>
 #include <memory>
 #include <span>
@@ -109,6 +110,9 @@ struct Report {
 /// the receive has been asked for. Never throws for what `body` does: problems are `deadlock`, `exception`,
 /// `wrong size`, `wrong rank`, `buffer changed`, `never waited`, `never received`, `endless`.
 Report run_world(const WorldOptions& options, const std::function<void(Rank&)>& body);
+
+/// What an exception says, without the stack that LibTorch adds.
+std::string first_words(const std::exception& error);
 
 /// What the process that runs checks was doing last; a crash or an endless loop is told with it. Shared with
 /// the parent.

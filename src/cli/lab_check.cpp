@@ -64,8 +64,7 @@ Action define_lab_check(Flags flags) {
   add_lesson(flags, *options, "The lesson's number (default: the current one)");
   flags.number("--seed", options->seed, 1, 1'000'000'000,
                "What the check draws: values, sizes, who runs when");
-  flags.number("--world", options->world, 0, 64,
-               "Try this number of ranks alone (0: all that the check has)");
+  flags.number("--world", options->world, 0, 8, "Try this number of ranks alone (0: all that the check has)");
   flags.toggle("--mine", options->mine,
                "Build on your own code of earlier lessons in place of the library's");
   options->json.add_to(flags);

@@ -20,6 +20,13 @@ std::string shortened(const std::string& text, size_t most_lines) {
   return shown;
 }
 
+/// Every line two blanks further in.
+std::string indented(const std::string& text) {
+  std::string result = "  ";
+  for (const char letter : text) result += letter == '\n' ? std::string("\n  ") : std::string(1, letter);
+  return result;
+}
+
 std::string next_step(const Desk& desk, const Lesson& lesson, const Verdict& verdict) {
   const int n = lesson.number;
   if (!verdict.passed()) {
@@ -68,7 +75,7 @@ std::string verdict_text(const Desk& desk, const Lesson& lesson, const Verdict& 
       if (!verdict.replay.empty()) text += "\n  again: " + verdict.replay + "\n";
     }
     if (!verdict.notes.empty()) text += "\n";
-    for (const auto& note : verdict.notes) text += style.dim("  " + note) + "\n";
+    for (const auto& note : verdict.notes) text += style.dim(indented(note)) + "\n";
     if (!verdict.output.empty()) text += "\n  your code printed:\n" + shortened(verdict.output, 20);
   }
   text += "\n";
