@@ -5,10 +5,10 @@
 #include <algorithm>
 #include <charconv>
 #include <cmath>
-#include <map>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <sstream>
+#include <vector>
 
 #include "lockstep/error.h"
 #include "lockstep/plan/collectives.h"
@@ -33,18 +33,18 @@ class Words {
     for (std::string flag, value; stream >> flag;) {
       if (!flag.starts_with("--") || !(stream >> value))
         throw UsageError(fmt::format("{}: expected flags, each with its value", flag));
-      values_[flag.substr(2)] = value;
+      values_.emplace_back(flag.substr(2), value);
     }
   }
 
   const std::string& what() const { return what_; }
   std::string text(const std::string& flag) const {
-    const auto found = values_.find(flag);
+    const auto found = find(flag);
     if (found == values_.end()) throw UsageError(fmt::format("--{} is missing", flag));
     return found->second;
   }
   int64_t number(const std::string& flag, int64_t otherwise) const {
-    const auto found = values_.find(flag);
+    const auto found = find(flag);
     if (found == values_.end()) return otherwise;
     const auto& value = found->second;
     int64_t number = 0;
@@ -53,7 +53,10 @@ class Words {
       throw UsageError(fmt::format("--{} {}: not a number", flag, value));
     return number;
   }
-  void set(const std::string& flag, int64_t number) { values_[flag] = std::to_string(number); }
+  void set(const std::string& flag, int64_t number) {
+    std::erase_if(values_, [&](const auto& one) { return one.first == flag; });
+    values_.emplace_back(flag, std::to_string(number));
+  }
 
   std::string joined() const {
     std::string text = what_;
@@ -62,8 +65,14 @@ class Words {
   }
 
  private:
+  using Values = std::vector<std::pair<std::string, std::string>>;
+
+  Values::const_iterator find(const std::string& flag) const {
+    return std::ranges::find(values_, flag, &Values::value_type::first);
+  }
+
   std::string what_;
-  std::map<std::string, std::string> values_;
+  Values values_;  // in the order of the words
 };
 
 /// How many floats of the watched buffers the messages touch.
