@@ -142,7 +142,7 @@ TEST(PlanBeside, RefusesWordsThatNameNoPlan) {
   EXPECT_THROW(plan_beside("allreduce", trace_of(2, {})), UsageError);
   EXPECT_THROW(plan_beside("allreduce --algorithm", trace_of(2, {})), UsageError);
   EXPECT_THROW(plan_beside("allreduce --algorithm magic", trace_of(2, {})), UsageError);
-  EXPECT_THROW(plan_beside("allreduce --algorithm ring --count many", trace_of(2, {})), UsageError);
+  EXPECT_THROW(plan_beside("allreduce --algorithm ring --world 2 --count many", trace_of(2, {})), UsageError);
 }
 
 }  // namespace

@@ -38,7 +38,7 @@ async function visit(name, file, options, body) {
     await page.goto(address);
     const text = async id => await page.getByTestId(id).textContent();
     await body({page, text, count: async id => await page.getByTestId(id).count()});
-    await page.screenshot({path: join(pictures, `${name}.png`), fullPage: true});
+    await page.screenshot({path: join(pictures, `${name.replace(/\W+/g, "_")}.png`), fullPage: true});
     assert.deepEqual(faults, []);
     console.log(`ok      ${name}`);
   } catch (error) {
@@ -115,10 +115,10 @@ await visit("ring: plays by itself and stops at the end", ring, {}, async ({page
 });
 
 await visit("ring: tells of what the pointer is on, and goes to what is clicked", ring, {}, async ({page, text}) => {
-  await page.locator(".span rect").nth(1).hover();
+  await page.locator(".span").nth(1).hover();
   assert.equal(await text("detail"), "rank 0 sends c2 (12 bytes) to rank 1, 1 to 2 us");
   assert.equal(await page.locator(".arrow").count(), 1);
-  await page.locator(".span rect").nth(1).click();
+  await page.locator(".span").nth(1).click();
   assert.equal(await text("moment"), "moment 2 of 6, at 2 us");
 });
 
