@@ -158,7 +158,8 @@ function drawTimeline() {
         // A receive that waits is an outline until its message is on the way.
         const begin = kind === "recv" && event.message ? Math.max(event.start, event.message.send.start) : event.start;
         const box = (from, to, extra) => make("rect", {x: x(from), y: y + 1, width: Math.max(2, x(to) - x(from)), height: lane - 3, rx: 2, ...extra});
-        const span = make("g", {class: `span ${colour}`}, make("title", {}, describe(event)));
+        const isLost = kind === "send" && !event.message.recv;
+        const span = make("g", {class: `span ${colour}${isLost ? " lost" : ""}`}, make("title", {}, describe(event)));
         if (begin > event.start + kClose) span.append(box(event.start, begin, {class: "wait"}));
         span.append(box(begin, event.end, {}));
         if (label.length * 7 + 2 < x(event.end) - x(begin))
@@ -221,7 +222,7 @@ function drawNow() {
     }
     const rest = own.filter(e => e.kind === "compute" || !(e.message?.place >= 0));
     const chips = rest.map(e => make("span", {class: `chip ${e.kind === "compute" ? workColour(e.text) : "kx"}`},
-      e.kind === "compute" ? e.text || "computes" : isWaiting(e) ? `waits for rank ${e.peer}` : `${e.kind === "send" ? "→" : "←"}${e.peer} ${plural(e.count, "float")}`));
+      e.kind === "compute" ? e.text || "computes" : isWaiting(e) ? `waits for rank ${e.peer}` : `${e.kind === "send" ? "→" : "←"}${e.peer} ${plural(e.count, "float")}${e.message?.recv ? "" : ", never received"}`));
     const idle = own.length === 0 && moment > 0 ? [make("span", {class: "quiet"}, "nothing")] : [];
     const line = blocks.length > 0 && chips.length + idle.length === 0 ? [] : [make("p", {}, ...chips, ...idle)];
     return make("div", {class: "rank"}, make("b", {}, `rank ${rank}`), ...blocks.length > 0 ? [bar] : [], ...line);
@@ -237,8 +238,8 @@ function drawCollective() {
   const pairs = joined(all.filter(s => s.kind === "send" && s.elements > 0), all.filter(s => s.kind.startsWith("recv") && s.elements > 0));
   const unused = [...messages], doneIn = new Map();
   for (const {send, recv} of pairs) {
-    const found = unused.findIndex(m => m.send.rank === send.rank && m.send.peer === send.peer && m.send.count === send.elements &&
-      m.recv && (m.place < 0 || send.begin < 0 || m.place === send.begin));
+    const found = unused.findIndex(m => m.send.rank === send.rank && m.send.peer === send.peer && m.recv &&
+      (plan.count === null || (m.send.count === send.elements && (m.place < 0 || send.begin < 0 || m.place === send.begin))));
     const when = found < 0 ? -1 : momentOf(unused.splice(found, 1)[0].end);
     doneIn.set(send, when).set(recv, when);
   }
@@ -249,7 +250,7 @@ function drawCollective() {
       row.append(make("td", {"data-testid": "plan-cell"}, ...all.filter(s => s.rank === rank && s.row === number && s.elements !== 0).map(s => {
         const sign = {send: "→", recv: "←", recv_reduce: "←"}[s.kind];
         const chunk = s.slots > 1 ? `c${s.chunk}-${s.chunk + s.slots - 1}` : `c${s.chunk}`;
-        const node = make("span", {class: `step ${s.begin < 0 ? "kx" : chunkColour(s.begin, s.elements)}`, title: s.text},
+        const node = make("span", {class: `step ${blocks.length > 0 && s.begin >= 0 ? chunkColour(s.begin, s.elements) : s.slots === 1 ? `k${s.chunk % 8}` : "kx"}`, title: s.text},
                           sign ? `${sign}${s.peer} ${chunk}${s.kind === "recv_reduce" ? " +" : ""}` : s.text);
         if (doneIn.has(s)) planParts.push({node, row, when: doneIn.get(s)});
         return node;
@@ -318,11 +319,12 @@ function drawTotals() {
   const percent = part => `${(part * 100).toFixed(1)}%`;
   at("facts").append(fact("time", "time", `${number(trace.time_us)} us`, plan?.time_us == null ? undefined : `${number(plan.time_us)} us`),
     fact("messages", "messages", String(messages.length), plan ? String(sum(plan.sent.map(s => s.messages))) : undefined));
-  if (plan?.family === "collective") at("facts").append(fact("bytes", "bytes", String(sum(messages.map(m => m.send.count * kFloatBytes))), String(sum(plan.sent.map(s => s.bytes)))));
+  const hasPlannedBytes = plan?.family === "collective" && plan.count !== null;
+  if (hasPlannedBytes) at("facts").append(fact("bytes", "bytes", String(sum(messages.map(m => m.send.count * kFloatBytes))), String(sum(plan.sent.map(s => s.bytes)))));
   if (plan?.family === "pipeline") at("facts").append(fact("bubble", "bubble", percent(1 - Math.max(...busyUs) / trace.time_us), percent(plan.bubble_of_total)));
   const columns = [["messages sent", "messages", r => messages.filter(m => m.send.rank === r).length], plan && ["plan", "plan-messages", r => plan.sent[r].messages],
     ["bytes sent", "bytes", r => sum(messages.filter(m => m.send.rank === r).map(m => m.send.count * kFloatBytes))],
-    plan?.family === "collective" && ["plan", "plan-bytes", r => plan.sent[r].bytes],
+    hasPlannedBytes && ["plan", "plan-bytes", r => plan.sent[r].bytes],
     ["bytes received", "received", r => sum(messages.filter(m => m.recv?.rank === r).map(m => m.send.count * kFloatBytes))],
     computes.length > 0 && ["computing, us", "computing", r => number(busyUs[r])],
     computes.length > 0 && messages.length > 0 && ["overlapped, us", "overlap", r => number(together(busy[r],
@@ -378,7 +380,7 @@ if (verdict) at("verdict").append(make("b", {class: verdict.passed ? "good" : "b
                                   verdict.passed ? "The check accepted the code that ran here." : verdict.what);
 at("about").textContent = `Drawn: ${plural(world, "rank")}${length > 0 ? `, a buffer of ${plural(length, "float")}` : ""}, ` +
   `${plural(messages.length, "message")}, ${number(trace.time_us)} us on the virtual clock.` +
-  (is_outdated ? ` Your file has changed since; lockstep lab check ${lesson.number} makes a new run.` : "");
+  (is_outdated ? " Your file has changed since: this is a run of an earlier version." : "");
 at("now-title").textContent = blocks.length > 0 ? "Your buffers at this moment" : "Your ranks at this moment";
 at("slider").max = times.length - 1;
 if (plan) {

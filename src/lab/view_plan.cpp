@@ -54,8 +54,8 @@ class Words {
     return number;
   }
   void set(const std::string& flag, int64_t number) {
-    std::erase_if(values_, [&](const auto& one) { return one.first == flag; });
-    values_.emplace_back(flag, std::to_string(number));
+    const auto found = std::ranges::find(values_, flag, &Values::value_type::first);
+    (found == values_.end() ? values_.emplace_back(flag, "") : *found).second = std::to_string(number);
   }
 
   std::string joined() const {
@@ -114,9 +114,11 @@ std::optional<plan::Link> link_of(const nlohmann::json& trace) {
 
 nlohmann::json collective_beside(Words words, const nlohmann::json& trace) {
   const auto world = trace.at("world").get<int>();
+  bool is_count_known = true;
   if (words.number("world", 4) != world) {
     words.set("world", world);
-    words.set("count", touched(trace));
+    is_count_known = touched(trace) > 0;
+    if (is_count_known) words.set("count", touched(trace));
   }
   const auto count = words.number("count", touched(trace));
   const auto root = static_cast<int>(words.number("root", 0));
@@ -144,14 +146,15 @@ nlohmann::json collective_beside(Words words, const nlohmann::json& trace) {
       bytes += elements * kElementBytes;
       ++messages;
     }
-    json["sent"].push_back({{"messages", messages}, {"bytes", bytes}});
+    json["sent"].push_back({{"messages", messages}});
+    if (is_count_known) json["sent"].back()["bytes"] = bytes;
   }
   json["family"] = "collective";
   json["words"] = words.joined();
-  json["count"] = count;
+  json["count"] = is_count_known ? nlohmann::json(count) : nlohmann::json();
   json["time_us"] = nullptr;
   // In microseconds throughout: the clock has no unit.
-  if (const auto link = link_of(trace))
+  if (const auto link = link_of(trace); link && is_count_known)
     json["time_us"] = plan::simulate(plan, {.between = *link}, count, kElementBytes).time_s;
   return json;
 }

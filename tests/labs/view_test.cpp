@@ -134,8 +134,16 @@ TEST(PlanBeside, IsMadeForTheRanksThatRan) {
   EXPECT_EQ(plan.at("words"), "allreduce --algorithm ring --world 2 --count 6");
   EXPECT_EQ(plan.at("sent").size(), 2U);
   const auto pipeline = plan_beside("pipeline --schedule gpipe --stages 4 --microbatches 3", trace_of(2, {}));
-  EXPECT_EQ(pipeline.at("words"), "pipeline --schedule gpipe --microbatches 3 --stages 2");
+  EXPECT_EQ(pipeline.at("words"), "pipeline --schedule gpipe --stages 2 --microbatches 3");
   EXPECT_EQ(pipeline.at("actions").size(), 2U);
+}
+
+TEST(PlanBeside, PromisesNoBytesForABufferOfUnknownLength) {
+  const auto plan = plan_beside("allreduce --algorithm ring --world 4 --count 12",
+                                trace_of(2, {event(0, "send", 1, 50, -1)}));
+  EXPECT_TRUE(plan.at("count").is_null());
+  EXPECT_TRUE(plan.at("time_us").is_null());
+  EXPECT_FALSE(plan.at("sent").at(0).contains("bytes"));
 }
 
 TEST(PlanBeside, RefusesWordsThatNameNoPlan) {
