@@ -23,7 +23,9 @@ for (const [i, event] of events.entries()) {
   // Work without a word of its own is named by the note right before it.
   if (event.kind !== "compute" || event.text) continue;
   const before = events.slice(0, i).reverse().find(e => e.rank === event.rank && e.stream === event.stream);
-  if (before?.kind === "note") event.text = before.text;
+  if (before?.kind !== "note" || Math.abs(before.end - event.start) > kClose) continue;
+  event.text = before.text;
+  before.isName = true;
 }
 const computes = events.filter(e => e.kind === "compute");
 
@@ -48,14 +50,14 @@ for (const message of messages) {
   if (recv) recv.message = message;
 }
 
-/** The times at which something ends: the steps of this page. Step 0 is before all of them. */
+/** The times at which something ends: the moments that the page goes through. Moment 0 is before all of them. */
 const times = [0];
 for (const end of [...messages, ...computes].map(e => e.end).sort((a, b) => a - b)) {
   if (end > times.at(-1) + kClose) times.push(end);
 }
-const stepOf = time => times.findIndex(t => t >= time - kClose);
-const isUnderWay = (event, step) => step > 0 && (stepOf(event.end) === step ||
-  (event.start < times[step] - kClose && event.end > times[step - 1] + kClose));
+const momentOf = time => times.findIndex(t => t >= time - kClose);
+const isUnderWay = (event, moment) => moment > 0 && (momentOf(event.end) === moment ||
+  (event.start < times[moment] - kClose && event.end > times[moment - 1] + kClose));
 
 // ---- The watched buffer: its blocks, and whose values have come to them ---------------------------------------------
 
@@ -84,7 +86,7 @@ function workColour(text) {
   return {F: "k0", B: "k1", I: "k3", W: "k2"}[letter] ?? "kx";
 }
 
-/** For each step: held[rank][block], the set of ranks whose values have come there. What is received into the buffer replaces
+/** For each moment: held[rank][block], the set of ranks whose values have come there. What is received into the buffer replaces
     what was there; what is received elsewhere counts as added. */
 const held = (() => {
   let now = ranks.map(rank => blocks.map(() => new Set([rank])));
@@ -118,7 +120,7 @@ const rows = ranks.flatMap(rank => streams.map(stream => ({rank, stream})));
 const laneNames = ["compute", "send", "recv"].filter(kind => events.some(e => e.kind === kind));
 const lanesOf = stream => laneNames.filter(kind => events.some(e => e.kind === kind && e.stream === stream));
 const words = {compute: "work", send: "send", recv: "recv"};
-let spans = [], step = 0, drawn = null;
+let spans = [], moment = 0, drawn = null;
 
 function describe(event) {
   const when = `${number(event.start)} to ${number(event.end)} us`;
@@ -131,7 +133,7 @@ function describe(event) {
 }
 
 function drawTimeline() {
-  const width = Math.max(280, at("timeline").clientWidth), left = width < 600 ? 78 : 92, right = 10, lane = 18, gap = 10;
+  const width = Math.max(280, at("timeline").clientWidth), left = width < 600 ? 78 : 92, right = 14, lane = 18, gap = 10;
   const endOfRun = Math.max(trace.time_us, times.at(-1)) || 1;
   const x = time => left + time / endOfRun * (width - left - right);
   const svg = make("svg", {role: "img", "aria-label": `Timeline of ${plural(world, "rank")}, ${number(trace.time_us)} us`});
@@ -144,6 +146,8 @@ function drawTimeline() {
   for (const {rank, stream} of rows) {
     const row = make("g", {"data-testid": "rank-row"});
     row.append(make("text", {x: 0, y: y + 13}, stream === streams[0] ? `rank ${rank}` : "comm."));
+    for (const note of events.filter(e => e.kind === "note" && !e.isName && e.rank === rank && e.stream === stream))
+      row.append(make("path", {class: "note", d: `M${x(note.start) - 4} ${y - 3}h8l-4 6z`}, make("title", {}, `rank ${rank} at ${number(note.start)} us: ${note.text}`)));
     for (const kind of lanesOf(stream)) {
       laneY[`${rank} ${stream} ${kind}`] = y + lane / 2;
       row.append(make("text", {x: left - 6, y: y + 13, "text-anchor": "end", class: "small"}, words[kind]));
@@ -154,14 +158,15 @@ function drawTimeline() {
         // A receive that waits is an outline until its message is on the way.
         const begin = kind === "recv" && event.message ? Math.max(event.start, event.message.send.start) : event.start;
         const box = (from, to, extra) => make("rect", {x: x(from), y: y + 1, width: Math.max(2, x(to) - x(from)), height: lane - 3, rx: 2, ...extra});
-        const span = make("g", {class: `span ${colour}`}, make("title", {}, describe(event)));
+        const isLost = kind === "send" && !event.message.recv;
+        const span = make("g", {class: `span ${colour}${isLost ? " lost" : ""}`}, make("title", {}, describe(event)));
         if (begin > event.start + kClose) span.append(box(event.start, begin, {class: "wait"}));
         span.append(box(begin, event.end, {}));
         if (label.length * 7 + 2 < x(event.end) - x(begin))
           span.append(make("text", {x: (x(begin) + x(event.end)) / 2, y: y + 13, "text-anchor": "middle"}, label));
         span.addEventListener("pointerenter", () => { at("detail").textContent = describe(event); drawArrows(event.message); });
-        span.addEventListener("pointerleave", () => show(step));
-        span.addEventListener("click", () => { show(stepOf(event.end)); at("detail").textContent = describe(event); });
+        span.addEventListener("pointerleave", () => show(moment));
+        span.addEventListener("click", () => { show(momentOf(event.end)); at("detail").textContent = describe(event); });
         spans.push({event, span});
         row.append(span);
       }
@@ -174,9 +179,9 @@ function drawTimeline() {
   const raw = endOfRun / Math.max(2, (width - left) / 90), power = 10 ** Math.floor(Math.log10(raw));
   const tick = [1, 2, 5, 10].map(f => f * power).find(t => t >= raw - kClose);
   for (let time = 0; time <= endOfRun + kClose; time += tick) {
-    const isLast = time > endOfRun - tick / 4;
-    svg.append(make("text", {class: "small", x: x(time), y: y + 12, "text-anchor": isLast ? "end" : "middle"}, `${number(time)}${isLast ? " us" : ""}`));
+    svg.append(make("text", {class: "small", x: x(time), y: y + 12, "text-anchor": "middle"}, number(time)));
   }
+  svg.append(make("text", {class: "small", x: left - 14, y: y + 12, "text-anchor": "end"}, "us"));
   const head = make("line", {class: "head", y1: 0, y2: y, "data-testid": "head"}), arrows = make("g", {"data-testid": "arrows"});
   svg.append(head, arrows);
   svg.setAttribute("viewBox", `0 0 ${width} ${y + 18}`);
@@ -192,30 +197,33 @@ function drawArrows(...shown) {
     x2: x(recv.end), y2: laneY[`${recv.rank} ${recv.stream} recv`]})));
 }
 
-// ---- This step, rank by rank ----------------------------------------------------------------------------------------
+// ---- This moment, rank by rank --------------------------------------------------------------------------------------
 
 function sources(set) {
-  if (set.size === world && world > 1) return "all ranks";
+  if (set.size === world && world > 1) return "all";
   return set.size <= 3 ? `of ${[...set].sort((a, b) => a - b).join("+")}` : `of ${set.size} ranks`;
 }
 
+/** Whether a receive's message is not even on its way. */
+const isWaiting = event => event.kind === "recv" && event.message?.send.start > times[moment] - kClose;
+
 function drawNow() {
-  const under = events.filter(e => e.kind !== "note" && isUnderWay(e, step));
+  const under = events.filter(e => e.kind !== "note" && isUnderWay(e, moment));
   at("now").replaceChildren(...ranks.map(rank => {
     const own = under.filter(e => e.rank === rank), bar = make("div", {class: "blocks", "data-testid": `buffer-${rank}`});
     for (const [b, {begin, end}] of blocks.entries()) {
       const touching = own.filter(e => e.message?.place >= 0 && (e.message.recv || e.kind === "send") &&
         blocksOf(e.kind === "recv" && e.place >= 0 ? e.place : e.message.place, e.count).includes(b));
       const signs = touching.map(e => e.kind === "send" ? `→${e.peer}` : `←${e.peer}${e.place < 0 ? " +" : ""}`);
-      const kinds = new Set(touching.map(e => e.kind === "send" ? "out" : "in")), set = held[step][rank][b];
+      const kinds = new Set(touching.map(e => e.kind === "send" ? "out" : "in")), set = held[moment][rank][b];
       bar.append(make("div", {class: `block k${b % 8} ${[...kinds].join(" ")}`, style: `--size:${end - begin};--part:${set.size / world}`,
         title: `floats ${begin} to ${end - 1}: ${sources(set)}`, "data-have": set.size},
         ...blocks.length > 16 ? [] : [make("i", {}, `c${b}`), make("i", {}, sources(set)), make("b", {}, signs.join(" "))]));
     }
     const rest = own.filter(e => e.kind === "compute" || !(e.message?.place >= 0));
     const chips = rest.map(e => make("span", {class: `chip ${e.kind === "compute" ? workColour(e.text) : "kx"}`},
-      e.kind === "compute" ? e.text || "computes" : `${e.kind === "send" ? "→" : "←"}${e.peer} ${plural(e.count, "float")}`));
-    const idle = own.length === 0 && step > 0 ? [make("span", {class: "quiet"}, "nothing")] : [];
+      e.kind === "compute" ? e.text || "computes" : isWaiting(e) ? `waits for rank ${e.peer}` : `${e.kind === "send" ? "→" : "←"}${e.peer} ${plural(e.count, "float")}${e.message?.recv ? "" : ", never received"}`));
+    const idle = own.length === 0 && moment > 0 ? [make("span", {class: "quiet"}, "nothing")] : [];
     const line = blocks.length > 0 && chips.length + idle.length === 0 ? [] : [make("p", {}, ...chips, ...idle)];
     return make("div", {class: "rank"}, make("b", {}, `rank ${rank}`), ...blocks.length > 0 ? [bar] : [], ...line);
   }));
@@ -223,16 +231,16 @@ function drawNow() {
 
 // ---- The plan, and what of it the run did ---------------------------------------------------------------------------
 
-let planParts = [];  // {node, step}: a step of the plan and the step of the page in which the run did it, -1 for never
+let planParts = [];  // {node, when}: a step of the plan and the moment at which the run did it, -1 for never
 
 function drawCollective() {
   const all = plan.ranks.flatMap((steps, rank) => steps.map(s => ({...s, rank, stream: 0})));
   const pairs = joined(all.filter(s => s.kind === "send" && s.elements > 0), all.filter(s => s.kind.startsWith("recv") && s.elements > 0));
   const unused = [...messages], doneIn = new Map();
   for (const {send, recv} of pairs) {
-    const found = unused.findIndex(m => m.send.rank === send.rank && m.send.peer === send.peer && m.send.count === send.elements &&
-      m.recv && (m.place < 0 || send.begin < 0 || m.place === send.begin));
-    const when = found < 0 ? -1 : stepOf(unused.splice(found, 1)[0].end);
+    const found = unused.findIndex(m => m.send.rank === send.rank && m.send.peer === send.peer && m.recv &&
+      (plan.count === null || (m.send.count === send.elements && (m.place < 0 || send.begin < 0 || m.place === send.begin))));
+    const when = found < 0 ? -1 : momentOf(unused.splice(found, 1)[0].end);
     doneIn.set(send, when).set(recv, when);
   }
   const table = make("table", {class: "plan"}, make("tr", {}, make("th", {}, "step"), ...range(plan.world).map(r => make("th", {}, `rank ${r}`))));
@@ -242,9 +250,9 @@ function drawCollective() {
       row.append(make("td", {"data-testid": "plan-cell"}, ...all.filter(s => s.rank === rank && s.row === number && s.elements !== 0).map(s => {
         const sign = {send: "→", recv: "←", recv_reduce: "←"}[s.kind];
         const chunk = s.slots > 1 ? `c${s.chunk}-${s.chunk + s.slots - 1}` : `c${s.chunk}`;
-        const node = make("span", {class: `step ${s.begin < 0 ? "kx" : chunkColour(s.begin, s.elements)}`, title: s.text},
+        const node = make("span", {class: `step ${blocks.length > 0 && s.begin >= 0 ? chunkColour(s.begin, s.elements) : s.slots === 1 ? `k${s.chunk % 8}` : "kx"}`, title: s.text},
                           sign ? `${sign}${s.peer} ${chunk}${s.kind === "recv_reduce" ? " +" : ""}` : s.text);
-        if (doneIn.has(s)) planParts.push({node, row, step: doneIn.get(s)});
+        if (doneIn.has(s)) planParts.push({node, row, when: doneIn.get(s)});
         return node;
       })));
     }
@@ -269,7 +277,7 @@ function drawPipeline() {
       const from = Math.round(action.start / unit), wide = Math.round((action.end - action.start) / unit), found = texts.indexOf(word(action));
       for (; column < from; ++column) row.append(make("td", {class: "quiet"}, "·"));
       const node = make("td", {colspan: wide, class: `action ${workColour(action.text)}`, "data-testid": "plan-cell"}, word(action));
-      planParts.push({node, step: found < 0 ? -1 : stepOf(own[found].end), from: found < 0 ? 0 : own[found].start});
+      planParts.push({node, when: found < 0 ? -1 : momentOf(own[found].end), from: found < 0 ? 0 : own[found].start});
       row.append(node);
       column += wide; ++total; done += found >= 0;
       isInOrder &&= found > last; last = found;
@@ -284,13 +292,15 @@ function drawPipeline() {
 
 function markPlan() {
   for (const {row} of planParts) row?.classList.remove("now");
-  for (const {node, row, step: when, from} of planParts) {
-    const isNow = when >= 0 && (when === step || (from !== undefined && step > 0 && when > step && from < times[step] - kClose));
+  for (const {node, row, when, from} of planParts) {
+    const isNow = when >= 0 && (when === moment || (from !== undefined && moment > 0 && when > moment && from < times[moment] - kClose));
     node.classList.toggle("now", isNow);
-    node.classList.toggle("done", when >= 0 && when < step);
-    node.classList.toggle("never", when < 0 && step === times.length - 1);
+    node.classList.toggle("done", when >= 0 && when < moment);
+    node.classList.toggle("never", when < 0 && moment === times.length - 1);
     if (isNow) row?.classList.add("now");
   }
+  const now = planParts.find(part => part.node.classList.contains("now"))?.node.offsetLeft;
+  if (now !== undefined) at("plan").scrollLeft = now - at("plan").clientWidth / 2;
 }
 
 // ---- Numbers --------------------------------------------------------------------------------------------------------
@@ -306,17 +316,18 @@ function drawTotals() {
   const fact = (name, id, own, planned) => make("div", {}, `${name} `, make("b", {"data-testid": id}, own),
     ...planned === undefined ? [] : [" ", make("span", {class: "quiet"}, "plan: "), make("b", {"data-testid": `plan-${id}`}, planned)]);
   const busy = ranks.map(rank => computes.filter(e => e.rank === rank)), busyUs = busy.map(list => sum(list.map(e => e.end - e.start)));
-  const percent = part => `${number(part * 100)}%`;
+  const percent = part => `${(part * 100).toFixed(1)}%`;
   at("facts").append(fact("time", "time", `${number(trace.time_us)} us`, plan?.time_us == null ? undefined : `${number(plan.time_us)} us`),
     fact("messages", "messages", String(messages.length), plan ? String(sum(plan.sent.map(s => s.messages))) : undefined));
-  if (plan?.family === "collective") at("facts").append(fact("bytes", "bytes", String(sum(messages.map(m => m.send.count * kFloatBytes))), String(sum(plan.sent.map(s => s.bytes)))));
+  const hasPlannedBytes = plan?.family === "collective" && plan.count !== null;
+  if (hasPlannedBytes) at("facts").append(fact("bytes", "bytes", String(sum(messages.map(m => m.send.count * kFloatBytes))), String(sum(plan.sent.map(s => s.bytes)))));
   if (plan?.family === "pipeline") at("facts").append(fact("bubble", "bubble", percent(1 - Math.max(...busyUs) / trace.time_us), percent(plan.bubble_of_total)));
   const columns = [["messages sent", "messages", r => messages.filter(m => m.send.rank === r).length], plan && ["plan", "plan-messages", r => plan.sent[r].messages],
     ["bytes sent", "bytes", r => sum(messages.filter(m => m.send.rank === r).map(m => m.send.count * kFloatBytes))],
-    plan?.family === "collective" && ["plan", "plan-bytes", r => plan.sent[r].bytes],
+    hasPlannedBytes && ["plan", "plan-bytes", r => plan.sent[r].bytes],
     ["bytes received", "received", r => sum(messages.filter(m => m.recv?.rank === r).map(m => m.send.count * kFloatBytes))],
     computes.length > 0 && ["computing, us", "computing", r => number(busyUs[r])],
-    computes.length > 0 && messages.length > 0 && ["and messages at once, us", "overlap", r => number(together(busy[r],
+    computes.length > 0 && messages.length > 0 && ["overlapped, us", "overlap", r => number(together(busy[r],
       messages.flatMap(m => [...m.send.rank === r ? [m.send] : [], ...m.recv?.rank === r ? [{start: m.send.start, end: m.end}] : []])))]].filter(Boolean);
   at("totals").append(make("tr", {}, make("th", {}, "rank"), ...columns.map(([name]) => make("th", {}, name))),
     ...ranks.map(r => make("tr", {}, make("th", {}, String(r)), ...columns.map(([, id, value], i) => {
@@ -325,21 +336,21 @@ function drawTotals() {
     }))));
 }
 
-// ---- Steps ----------------------------------------------------------------------------------------------------------
+// ---- Moments --------------------------------------------------------------------------------------------------------
 
 function show(wanted) {
-  step = Math.min(Math.max(wanted, 0), times.length - 1);
-  const last = times.length - 1, now = messages.filter(m => step > 0 && stepOf(m.end) === step);
-  at("slider").value = step;
-  at("step").textContent = step === 0 ? `before the first of ${plural(last, "step")}` : `step ${step} of ${last}, at ${number(times[step])} us`;
+  moment = Math.min(Math.max(wanted, 0), times.length - 1);
+  const last = times.length - 1, now = messages.filter(m => moment > 0 && momentOf(m.end) === moment);
+  at("slider").value = moment;
+  at("moment").textContent = moment === 0 ? `before the first of ${plural(last, "moment")}` : `moment ${moment} of ${last}, at ${number(times[moment])} us`;
   for (const {event, span} of spans) {
-    span.classList.toggle("later", step === 0 || (stepOf(event.end) > step && !isUnderWay(event, step)));
-    span.classList.toggle("now", isUnderWay(event, step));
+    span.classList.toggle("later", moment === 0 || (momentOf(event.end) > moment && !isUnderWay(event, moment)));
+    span.classList.toggle("now", isUnderWay(event, moment));
   }
-  drawn.head.setAttribute("x1", drawn.x(times[step]));
-  drawn.head.setAttribute("x2", drawn.x(times[step]));
+  drawn.head.setAttribute("x1", drawn.x(times[moment]));
+  drawn.head.setAttribute("x2", drawn.x(times[moment]));
   drawArrows(...now);
-  at("detail").textContent = "Point at a part of the timeline, or step through the run.";
+  at("detail").textContent = "Point at a part of the timeline to read about it.";
   drawNow();
   markPlan();
 }
@@ -347,12 +358,12 @@ function show(wanted) {
 let player = 0;
 function play(isOn) {
   clearInterval(player);
-  player = isOn ? setInterval(() => step === times.length - 1 ? play(false) : show(step + 1), 900) : 0;
+  player = isOn ? setInterval(() => moment === times.length - 1 ? play(false) : show(moment + 1), 900) : 0;
   at("play").textContent = isOn ? "⏸ pause" : "▶ play";
 }
 const actions = {
-  first: () => show(0), back: () => show(step - 1), on: () => show(step + 1), last: () => show(times.length - 1),
-  play: () => { if (!player && step === times.length - 1) show(0); play(!player); },
+  first: () => show(0), back: () => show(moment - 1), on: () => show(moment + 1), last: () => show(times.length - 1),
+  play: () => { if (!player && moment === times.length - 1) show(0); play(!player); },
 };
 for (const button of document.querySelectorAll("[data-go]")) button.addEventListener("click", () => actions[button.dataset.go]());
 at("slider").addEventListener("input", event => show(Number(event.target.value)));
@@ -369,8 +380,8 @@ if (verdict) at("verdict").append(make("b", {class: verdict.passed ? "good" : "b
                                   verdict.passed ? "The check accepted the code that ran here." : verdict.what);
 at("about").textContent = `Drawn: ${plural(world, "rank")}${length > 0 ? `, a buffer of ${plural(length, "float")}` : ""}, ` +
   `${plural(messages.length, "message")}, ${number(trace.time_us)} us on the virtual clock.` +
-  (is_outdated ? ` Your file has changed since; lockstep lab check ${lesson.number} makes a new run.` : "");
-at("now-title").textContent = blocks.length > 0 ? "Your buffers in this step" : "Your ranks in this step";
+  (is_outdated ? " Your file has changed since: this is a run of an earlier version." : "");
+at("now-title").textContent = blocks.length > 0 ? "Your buffers at this moment" : "Your ranks at this moment";
 at("slider").max = times.length - 1;
 if (plan) {
   document.querySelector(".two").classList.toggle("beside", plan.family === "collective");
@@ -382,4 +393,4 @@ if (plan) {
 drawTotals();
 drawTimeline();
 show(0);
-new ResizeObserver(() => { if (at("timeline").clientWidth !== drawn.width) { drawTimeline(); show(step); } }).observe(at("timeline"));
+new ResizeObserver(() => { if (at("timeline").clientWidth !== drawn.width) { drawTimeline(); show(moment); } }).observe(at("timeline"));

@@ -26,8 +26,12 @@ Action define_lab_view(Flags flags) {
     const auto desk = lab::open_desk();
     const auto& lesson = desk.lesson(options->lesson);
     const auto file = options->out.empty() ? lab::view_file(desk, lesson) : options->out;
-    lab::write_view(file, lab::view_page(desk.course, lab::view_data(desk, lesson)));
+    const auto data = lab::view_data(desk, lesson);
+    lab::write_view(file, lab::view_page(desk.course, data));
     fmt::print("{}  shows the run that your last check kept; open it in a browser\n", file.string());
+    if (data.at("is_outdated"))
+      fmt::print("(your file has changed since that run: lockstep lab check {} keeps a new one)\n",
+                 lesson.number);
     return 0;
   };
 }

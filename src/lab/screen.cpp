@@ -81,6 +81,8 @@ std::string verdict_text(const Desk& desk, const Lesson& lesson, const Verdict& 
   text += "\n";
   if (verdict.passed())
     text += style.good(fmt::format("  passed ({:.1f} s)", verdict.build_s + verdict.check_s)) + "\n";
+  if (!verdict.trace.empty())
+    text += fmt::format("  see:  lockstep lab view {} draws a run of your code\n", lesson.number);
   return text + "  " + wrapped(next_step(desk, lesson, verdict), style.columns - 2, 2) + "\n";
 }
 

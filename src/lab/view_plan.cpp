@@ -5,10 +5,10 @@
 #include <algorithm>
 #include <charconv>
 #include <cmath>
-#include <map>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <sstream>
+#include <vector>
 
 #include "lockstep/error.h"
 #include "lockstep/plan/collectives.h"
@@ -33,18 +33,18 @@ class Words {
     for (std::string flag, value; stream >> flag;) {
       if (!flag.starts_with("--") || !(stream >> value))
         throw UsageError(fmt::format("{}: expected flags, each with its value", flag));
-      values_[flag.substr(2)] = value;
+      values_.emplace_back(flag.substr(2), value);
     }
   }
 
   const std::string& what() const { return what_; }
   std::string text(const std::string& flag) const {
-    const auto found = values_.find(flag);
+    const auto found = find(flag);
     if (found == values_.end()) throw UsageError(fmt::format("--{} is missing", flag));
     return found->second;
   }
   int64_t number(const std::string& flag, int64_t otherwise) const {
-    const auto found = values_.find(flag);
+    const auto found = find(flag);
     if (found == values_.end()) return otherwise;
     const auto& value = found->second;
     int64_t number = 0;
@@ -53,7 +53,10 @@ class Words {
       throw UsageError(fmt::format("--{} {}: not a number", flag, value));
     return number;
   }
-  void set(const std::string& flag, int64_t number) { values_[flag] = std::to_string(number); }
+  void set(const std::string& flag, int64_t number) {
+    const auto found = std::ranges::find(values_, flag, &Values::value_type::first);
+    (found == values_.end() ? values_.emplace_back(flag, "") : *found).second = std::to_string(number);
+  }
 
   std::string joined() const {
     std::string text = what_;
@@ -62,8 +65,14 @@ class Words {
   }
 
  private:
+  using Values = std::vector<std::pair<std::string, std::string>>;
+
+  Values::const_iterator find(const std::string& flag) const {
+    return std::ranges::find(values_, flag, &Values::value_type::first);
+  }
+
   std::string what_;
-  std::map<std::string, std::string> values_;
+  Values values_;  // in the order of the words
 };
 
 /// How many floats of the watched buffers the messages touch.
@@ -105,9 +114,11 @@ std::optional<plan::Link> link_of(const nlohmann::json& trace) {
 
 nlohmann::json collective_beside(Words words, const nlohmann::json& trace) {
   const auto world = trace.at("world").get<int>();
+  bool is_count_known = true;
   if (words.number("world", 4) != world) {
     words.set("world", world);
-    words.set("count", touched(trace));
+    is_count_known = touched(trace) > 0;
+    if (is_count_known) words.set("count", touched(trace));
   }
   const auto count = words.number("count", touched(trace));
   const auto root = static_cast<int>(words.number("root", 0));
@@ -135,14 +146,15 @@ nlohmann::json collective_beside(Words words, const nlohmann::json& trace) {
       bytes += elements * kElementBytes;
       ++messages;
     }
-    json["sent"].push_back({{"messages", messages}, {"bytes", bytes}});
+    json["sent"].push_back({{"messages", messages}});
+    if (is_count_known) json["sent"].back()["bytes"] = bytes;
   }
   json["family"] = "collective";
   json["words"] = words.joined();
-  json["count"] = count;
+  json["count"] = is_count_known ? nlohmann::json(count) : nlohmann::json();
   json["time_us"] = nullptr;
   // In microseconds throughout: the clock has no unit.
-  if (const auto link = link_of(trace))
+  if (const auto link = link_of(trace); link && is_count_known)
     json["time_us"] = plan::simulate(plan, {.between = *link}, count, kElementBytes).time_s;
   return json;
 }

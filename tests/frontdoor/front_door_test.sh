@@ -76,6 +76,11 @@ expect 'only the missing one is installed' holds calls 'recommends beta'
 run "$scratch/tree/tools/install-packages" build test
 expect 'another group brings its own' holds calls 'recommends gamma'
 
+begin 'a package is provided by another'
+stand_in dpkg-query 'case ${@: -1} in *Provides*) printf "installed omega, beta (= 2), psi,\nremoved alpha,\n" ;; esac'
+run "$scratch/tree/tools/install-packages" build
+expect 'only the other is installed' [ "$(grep -c 'recommends alpha$' "$scratch/calls")" = 1 ]
+
 begin 'not root, with sudo'
 stand_in sudo '"$@"'
 FAKE_UID=1000 run "$scratch/tree/tools/install-packages" build
