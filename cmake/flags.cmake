@@ -11,7 +11,13 @@ if(LOCKSTEP_PORTABLE)
 endif()
 if(LOCKSTEP_SANITIZE)
   add_compile_options(-fsanitize=${LOCKSTEP_SANITIZE} -fno-sanitize-recover=all -fno-omit-frame-pointer)
-  # Half of the time to compile goes into these three, and ASan sees most of what they see.
+  # For the few places that go another way there: GCC and clang tell of it by different means.
+  if(LOCKSTEP_SANITIZE MATCHES "address")
+    add_compile_definitions(LOCKSTEP_ASAN)
+  elseif(LOCKSTEP_SANITIZE MATCHES "thread")
+    add_compile_definitions(LOCKSTEP_TSAN)
+  endif()
+  # A fifth of the time to compile goes into these three, and ASan sees most of what they see.
   add_compile_options(-fno-sanitize=null,alignment,vptr)
   add_link_options(-fsanitize=${LOCKSTEP_SANITIZE})
 endif()

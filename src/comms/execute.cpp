@@ -276,9 +276,8 @@ const void* Executor::shared_place(const Data& data, size_t bytes) {
     table_.reset(table, [memory](int64_t* old) { memory->deallocate(old); });
     table_size_ = data.parts.size();
   }
-  for (size_t i = 0; i < data.parts.size(); ++i) {
-    table_[i] = data.parts[i].count == 0 ? 0 : memory->offset_of(data.parts[i].data);
-  }
+  int64_t* entry = table_.get();
+  for (const Buffer& part : data.parts) *entry++ = part.count == 0 ? 0 : memory->offset_of(part.data);
   return table_.get();
 }
 

@@ -142,7 +142,6 @@ Group::Group(std::shared_ptr<transport::Job> job, std::string tag, std::vector<i
     : job_(std::move(job)),
       tag_(std::move(tag)),
       members_(std::move(members)),
-      ranks_per_node_(ranks_per_node),
       timeout_(timeout),
       transport_(job_->make_group(tag_, members_, transport::Control::Clock::now() + timeout)),
       plans_(transport_->rank(), transport_->world(), ranks_per_node),

@@ -69,7 +69,6 @@ class Group : public std::enable_shared_from_this<Group> {
   const std::shared_ptr<transport::Job> job_;
   const std::string tag_;
   const std::vector<int> members_;
-  const int ranks_per_node_;
   const std::chrono::milliseconds timeout_;
   const std::unique_ptr<transport::Transport> transport_;
   PlanCache plans_;

@@ -107,7 +107,7 @@ LOCKSTEP_AVX2 void narrow_bfloat16(const float* from, BFloat16* to, int64_t coun
 }
 
 // Sanitizers do not see streaming stores, and would miss races on them.
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#if defined(LOCKSTEP_ASAN) || defined(LOCKSTEP_TSAN)
 constexpr bool kSanitized = true;
 #else
 constexpr bool kSanitized = false;

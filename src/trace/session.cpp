@@ -197,9 +197,10 @@ int64_t now_ns() {
   return read_clock(CLOCK_MONOTONIC);
 }
 
-void detail::append(uint32_t session, Name name, int64_t begin_ns, int64_t end_ns, const Details& details) {
-  if (detail::session.load(std::memory_order_relaxed) != session) return;
-  if (writer.session != session && !take_ring(session)) return;
+void detail::append(uint32_t in_session, Name name, int64_t begin_ns, int64_t end_ns,
+                    const Details& details) {
+  if (session.load(std::memory_order_relaxed) != in_session) return;
+  if (writer.session != in_session && !take_ring(in_session)) return;
   writer.ring->append(Event::of(name, begin_ns, end_ns, details));
 }
 

@@ -59,8 +59,8 @@ std::unique_ptr<Transfer> WiredGroup::send(Stream stream, int to, const Header& 
 
 std::unique_ptr<Transfer> WiredGroup::announce(Stream stream, int to, const Header& header, const void* data,
                                                size_t bytes) {
-  constexpr size_t kLong = size_t{128} << 10;
-  if (bytes < kLong) return send(stream, to, header, data, bytes);
+  constexpr size_t kLongBytes = size_t{128} << 10;
+  if (bytes < kLongBytes) return send(stream, to, header, data, bytes);
   return std::make_unique<WiredSend>(*this, stream, to, header, data, bytes);
 }
 

@@ -16,7 +16,7 @@ TEST_P(OnBuffers, EveryRankEndsWithWhatIsPromisedForEveryCount) {
   for (const int world : {1, 2, 3, 4, 5, 7, 8}) {
     for (const Plan& plan : plans_of(GetParam(), world)) {
       for (const Count count : {0, 1, world - 1, world, world + 1, 100}) {
-        for (const uint64_t seed : {0, 1, 2}) {
+        for (const uint64_t seed : {0U, 1U, 2U}) {
           ASSERT_EQ(reference::fault_of(plan, count, seed), "") << "count " << count << "\n"
                                                                 << to_string(plan);
         }

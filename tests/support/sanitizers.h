@@ -4,13 +4,13 @@
 // there.
 namespace lockstep::test {
 
-#if defined(__SANITIZE_THREAD__)
+#if defined(LOCKSTEP_TSAN)
 inline constexpr bool kThreadSanitizer = true;
 #else
 inline constexpr bool kThreadSanitizer = false;
 #endif
 
-#if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
+#if defined(LOCKSTEP_ASAN) || defined(LOCKSTEP_TSAN)
 inline constexpr bool kSanitizer = true;
 #else
 inline constexpr bool kSanitizer = false;

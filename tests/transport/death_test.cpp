@@ -120,7 +120,7 @@ TEST_P(Death, OfAChildIsNoDeath) {
 }
 
 TEST_P(Death, AChildMayLetGoOfItsCopyButNotUseIt) {
-#if defined(__SANITIZE_ADDRESS__)
+#if defined(LOCKSTEP_ASAN)
   GTEST_SKIP() << "AddressSanitizer's allocator may be locked by another thread when a process forks";
 #endif
   const std::string name = fresh_name();

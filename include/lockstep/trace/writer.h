@@ -53,7 +53,7 @@ struct Details {
 
 namespace detail {
 // Records a span if that session is still on.
-void append(uint32_t session, Name name, int64_t begin_ns, int64_t end_ns, const Details& details);
+void append(uint32_t in_session, Name name, int64_t begin_ns, int64_t end_ns, const Details& details);
 }  // namespace detail
 
 /// The rank of what this thread records from now on. Threads that do not say have the rank of the process,

@@ -79,7 +79,8 @@ TEST(TokenizerJson, RefusesHostileTextByPlaceAndReason) {
        "/merges/3: makes a token that is"},
   };
   for (const auto& [json, reason] : refusals) {
-    EXPECT_THAT([&] { Tokenizer::parse(json); }, ThrowsMessage<UsageError>(HasSubstr(reason))) << json;
+    EXPECT_THAT([&text = json] { Tokenizer::parse(text); }, ThrowsMessage<UsageError>(HasSubstr(reason)))
+        << json;
   }
 }
 
