@@ -15,6 +15,7 @@
 #include "train/checkpoint/index.h"
 #include "train/checkpoint/strict_json.h"
 #include "train/checkpoint/tensors.h"
+#include "train/models/kernels/kernels.h"
 #include "train/run/cpu_capability.h"
 
 namespace lockstep::train {
@@ -60,6 +61,7 @@ std::map<std::string, std::string> Saver::conditions() const {
   return {{"engine", std::string(comm_.engine())},
           {"threads", fmt::format("{}", at::get_num_threads())},
           {"cpu_capability", cpu_capability()},
+          {"kernels", kernels::kernels().name},
           {"openblas_coretype", coretype == nullptr ? "" : coretype},
           {"libtorch", TORCH_VERSION},
           {"world_size", fmt::format("{}", comm_.world_size())},
