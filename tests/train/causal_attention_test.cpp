@@ -86,7 +86,8 @@ TEST(AttentionKernels, AllSetsEqualTheFormula) {
   const auto qkv = torch::randn({1, kLength, kStride});
   const auto formula = run(naive_causal_attention, qkv.to(torch::kDouble), 1, 0);
   const auto slope = slopes(kLength * kDepth);
-  for (const auto* kernels : {&kernels::portable_kernels(), kernels::avx2_kernels()}) {
+  for (const auto* kernels :
+       {&kernels::portable_kernels(), kernels::avx2_kernels(), kernels::avx512_kernels()}) {
     if (kernels == nullptr) continue;
     SCOPED_TRACE(kernels->name);
     const kernels::Head head = {.length = kLength,

@@ -62,8 +62,8 @@ LOCKSTEP_KERNEL_INLINE void lower_products(const Head& head, const float* rows, 
                                            float* to) {
   const Padded wide(head);
   for (int64_t row = 0; row < wide.length; row += S::kRows) {
-    product_rows<S>({rows + row * wide.depth, wide.depth, 1}, columns, wide.length, 0, head.depth,
-                    to + row * wide.length, wide.length, columns_of<S>(row));
+    product_rows<S, S::kRows>({rows + row * wide.depth, wide.depth, 1}, columns, wide.length, 0, head.depth,
+                              to + row * wide.length, wide.length, columns_of<S>(row));
   }
 }
 
@@ -73,8 +73,9 @@ LOCKSTEP_KERNEL_INLINE void sums_of_earlier(const Head& head, const float* weigh
                                             float* to) {
   const Padded wide(head);
   for (int64_t row = 0; row < wide.length; row += S::kRows) {
-    product_rows<S>({weights + row * wide.length, wide.length, 1}, values, wide.depth, 0,
-                    std::min(row + S::kRows, head.length), to + row * wide.depth, wide.depth, wide.depth);
+    product_rows<S, S::kRows>({weights + row * wide.length, wide.length, 1}, values, wide.depth, 0,
+                              std::min<int64_t>(row + S::kRows, head.length), to + row * wide.depth,
+                              wide.depth, wide.depth);
   }
 }
 
@@ -84,8 +85,8 @@ LOCKSTEP_KERNEL_INLINE void sums_of_later(const Head& head, const float* weights
                                           float* to) {
   const Padded wide(head);
   for (int64_t row = 0; row < wide.length; row += S::kRows) {
-    product_rows<S>({weights + row, 1, wide.length}, values, wide.depth, row, head.length,
-                    to + row * wide.depth, wide.depth, wide.depth);
+    product_rows<S, S::kRows>({weights + row, 1, wide.length}, values, wide.depth, row, head.length,
+                              to + row * wide.depth, wide.depth, wide.depth);
   }
 }
 

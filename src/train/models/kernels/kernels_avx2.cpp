@@ -1,41 +1,35 @@
-#include "train/models/kernels/attention_loops.h"
 #include "train/models/kernels/kernels.h"
-
-namespace lockstep::train::kernels {
+#include "train/models/kernels/simd.h"
 
 #if defined(__x86_64__) && !defined(LOCKSTEP_PORTABLE)
 
+namespace lockstep::train::kernels {
 namespace {
+using Wide = Simd<32, 4, 2>;
+using Narrow = Wide;
+}  // namespace
+}  // namespace lockstep::train::kernels
 
 #define LOCKSTEP_KERNEL [[gnu::target("avx2,fma")]]
+#include "train/models/kernels/kernel_set.h"
 
-using Wide = Simd<32, 4>;
-
-LOCKSTEP_KERNEL void attention_forward(const Head& head, const AttentionInput& input, float* weights,
-                                       float* output, int64_t output_stride, float* scratch) {
-  attention_forward_loop<Wide>(head, input, weights, output, output_stride, scratch);
-}
-
-LOCKSTEP_KERNEL void attention_backward(const Head& head, const AttentionInput& input, const float* weights,
-                                        const float* output_gradient, int64_t output_stride,
-                                        const AttentionGradients& gradients, float* scratch) {
-  attention_backward_loop<Wide>(head, input, weights, output_gradient, output_stride, gradients, scratch);
-}
-
-}  // namespace
+namespace lockstep::train::kernels {
 
 const Kernels* avx2_kernels() {
-  static constexpr Kernels kKernels{
-      .name = "avx2", .attention_forward = attention_forward, .attention_backward = attention_backward};
+  static constexpr Kernels kKernels = named("avx2");
   return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") ? &kKernels : nullptr;
 }
 
+}  // namespace lockstep::train::kernels
+
 #else
+
+namespace lockstep::train::kernels {
 
 const Kernels* avx2_kernels() {
   return nullptr;
 }
 
-#endif
-
 }  // namespace lockstep::train::kernels
+
+#endif

@@ -9,13 +9,14 @@ namespace lockstep::train::kernels {
 
 #define LOCKSTEP_KERNEL_INLINE [[gnu::always_inline]] inline
 
-/// `kBytes` of a vector, and how many rows of a tile of products are kept in registers.
-template <int kBytes, int kTileRows>
+/// `kBytes` of a vector, and the rows and vectors of a tile of products that fits into registers.
+template <int kBytes, int kTileRows, int kTileVectors>
 struct Simd {
   typedef float Floats __attribute__((vector_size(kBytes)));
   typedef int32_t Ints __attribute__((vector_size(kBytes)));
   static constexpr int64_t kLanes = kBytes / 4;
-  static constexpr int64_t kRows = kTileRows;  ///< Divides kLanes.
+  static constexpr int kRows = kTileRows;  ///< Divides kLanes.
+  static constexpr int kVectors = kTileVectors;
 };
 
 // No vector is passed by value: how that is done depends on the instructions that a function may use.
