@@ -39,7 +39,7 @@ class Training {
   Training(const train::Run& run, const Communicator& comm)
       : run_(run),
         task_(make_task(run, {})),
-        saver_(run, comm),
+        saver_(run, comm, task_->fingerprint()),
         trainee_(make_trainee(run, *task_, comm, 0)),
         optimizer_(make_optimizer(trainee_->weights(), run.settings)) {
     DistributedSampler sampler(static_cast<size_t>(task_->train_size()),

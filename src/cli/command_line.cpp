@@ -129,6 +129,11 @@ int run_verb(const Verb& verb, const Words& words) {
   }
 }
 
+/// What LibTorch says, without the page of C++ frames that it puts below and that would hide it.
+std::string_view without_frames(std::string_view text) {
+  return text.substr(0, text.find("\nException raised from "));
+}
+
 int dispatch(const Words& words) {
   const auto is_help = [](const std::string& word) {
     return word == "--help" || word == "-h" || word == "help";
@@ -165,7 +170,7 @@ int run_command_line(const Words& words) {
     fmt::print(stderr, "{}\n", error.what());
     return kExitUsage;
   } catch (const std::exception& error) {
-    fmt::print(stderr, "lockstep: {}\n", error.what());
+    fmt::print(stderr, "lockstep: {}\n", without_frames(error.what()));
     return kExitFailure;
   }
 }

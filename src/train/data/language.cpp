@@ -1,6 +1,8 @@
 #include "train/data/language.h"
 
 #include <fmt/format.h>
+#define XXH_INLINE_ALL
+#include <xxhash.h>
 
 #include <cmath>
 
@@ -71,7 +73,9 @@ std::optional<Language::Floor> GrammarLanguage::validation_floor(int64_t samples
 
 TextLanguage::TextLanguage(const std::string& text, const Tokenizer& tokenizer, int64_t length,
                            const std::string& source)
-    : length_(length), tokens_(tokenizer.encode(text)) {
+    : length_(length),
+      fingerprint_(fmt::format("{:016x}", XXH3_64bits(text.data(), text.size()))),
+      tokens_(tokenizer.encode(text)) {
   const auto count = static_cast<int64_t>(tokens_.size());
   validation_begin_ =
       count - std::max(length + 1, static_cast<int64_t>(kValidationPart * static_cast<double>(count)));

@@ -31,6 +31,8 @@ class Language {
     bool is_passed_by(double loss) const { return loss < nats - standard_error; }
   };
   virtual std::optional<Floor> validation_floor(int64_t) const { return std::nullopt; }
+  /// Differs if the text does: its XXH3; "" of one that is made by the program.
+  virtual std::string fingerprint() const { return ""; }
 };
 
 /// Samples of the built-in grammar, each from the beginning of a sentence. They are made when asked for.
@@ -65,11 +67,13 @@ class TextLanguage : public Language {
   int64_t validation_size() const override { return validation_size_; }
   void append_train(int64_t index, std::vector<int64_t>& tokens) const override;
   void append_validation(int64_t index, std::vector<int64_t>& tokens) const override;
+  std::string fingerprint() const override { return fingerprint_; }
 
  private:
   void append(int64_t begin, std::vector<int64_t>& tokens) const;
 
   int64_t length_;
+  std::string fingerprint_;
   std::vector<int32_t> tokens_;
   int64_t train_size_ = 0, validation_size_ = 0, validation_begin_ = 0;
 };

@@ -8,6 +8,7 @@
 
 #include "lockstep/error.h"
 #include "train/models/causal_attention.h"
+#include "train/models/fused_block.h"
 
 namespace lockstep::train {
 
@@ -57,6 +58,21 @@ BlockImpl::BlockImpl(const TransformerConfig& config)
       attention_dropout_(config.attention_probs_dropout_prob) {}
 
 torch::Tensor BlockImpl::forward(const torch::Tensor& x) {
+  const BlockTensors weights = {attention_norm->weight, attention_norm->bias,  mlp_norm->weight,
+                                mlp_norm->bias,         attention_qkv->weight, attention_qkv->bias,
+                                attention_out->weight,  attention_out->bias,   mlp_in->weight,
+                                mlp_in->bias,           mlp_out->weight,       mlp_out->bias};
+  if (can_fuse(x, weights)) {
+    return fused_block(x, weights,
+                       {.heads = heads_,
+                        .eps = attention_norm->options.eps(),
+                        .hidden_dropout = is_training() ? hidden_dropout_ : 0,
+                        .attention_dropout = is_training() ? attention_dropout_ : 0});
+  }
+  return naive_forward(x);
+}
+
+torch::Tensor BlockImpl::naive_forward(const torch::Tensor& x) {
   const auto dropped = [&](const torch::Tensor& added) {
     return at::dropout(added, hidden_dropout_, is_training());
   };

@@ -30,7 +30,10 @@ TORCH_MODULE(Embeddings);
 class BlockImpl : public torch::nn::Module {
  public:
   explicit BlockImpl(const TransformerConfig& config);
+  /// As one function where that can be, else naive_forward().
   torch::Tensor forward(const torch::Tensor& x);
+  /// The same by LibTorch's operations.
+  torch::Tensor naive_forward(const torch::Tensor& x);
 
   torch::nn::LayerNorm attention_norm, mlp_norm;
   torch::nn::Linear attention_qkv, attention_out, mlp_in, mlp_out;

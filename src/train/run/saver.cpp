@@ -15,6 +15,7 @@
 #include "train/checkpoint/index.h"
 #include "train/checkpoint/strict_json.h"
 #include "train/checkpoint/tensors.h"
+#include "train/models/kernels/kernels.h"
 #include "train/run/cpu_capability.h"
 
 namespace lockstep::train {
@@ -53,18 +54,22 @@ nlohmann::json to_json(const std::vector<Seal>& seals) {
 
 }  // namespace
 
-Saver::Saver(const Run& run, const Communicator& comm) : run_(run), comm_(comm), store_(run.checkpoints()) {}
+Saver::Saver(const Run& run, const Communicator& comm, std::string data)
+    : run_(run), comm_(comm), data_(std::move(data)), store_(run.checkpoints()) {}
 
 std::map<std::string, std::string> Saver::conditions() const {
   const char* const coretype = std::getenv("OPENBLAS_CORETYPE");
-  return {{"engine", std::string(comm_.engine())},
-          {"threads", fmt::format("{}", at::get_num_threads())},
-          {"cpu_capability", cpu_capability()},
-          {"openblas_coretype", coretype == nullptr ? "" : coretype},
-          {"libtorch", TORCH_VERSION},
-          {"world_size", fmt::format("{}", comm_.world_size())},
-          {"parallel", run_.settings.parallel},
-          {"schedule", run_.settings.parallel == "pipeline" ? run_.settings.schedule : ""}};
+  return {
+      {"engine", std::string(comm_.engine())},
+      {"threads", fmt::format("{}", at::get_num_threads())},
+      {"cpu_capability", cpu_capability()},
+      {"kernels", kernels::kernels().name},
+      {"openblas_coretype", coretype == nullptr ? "" : coretype},
+      {"data", data_.empty() ? run_.settings.data : fmt::format("{} of XXH3 {}", run_.settings.data, data_)},
+      {"libtorch", TORCH_VERSION},
+      {"world_size", fmt::format("{}", comm_.world_size())},
+      {"parallel", run_.settings.parallel},
+      {"schedule", run_.settings.parallel == "pipeline" ? run_.settings.schedule : ""}};
 }
 
 Restored Saver::find() {

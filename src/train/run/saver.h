@@ -26,7 +26,8 @@ struct Restored {
 /// The checkpoints of a run. All ranks make the same calls; what fails on one is an error on all.
 class Saver {
  public:
-  Saver(const Run& run, const Communicator& comm);
+  /// `data`: the fingerprint of what is trained on, see Task.
+  Saver(const Run& run, const Communicator& comm, std::string data);
 
   /// The newest whole checkpoint: only looked for.
   Restored find();
@@ -43,6 +44,7 @@ class Saver {
 
   const Run& run_;
   Communicator comm_;
+  std::string data_;
   CheckpointStore store_;
   std::filesystem::path found_;
 };

@@ -49,6 +49,8 @@ class Task {
   /// See Language.
   virtual std::optional<double> entropy() const { return std::nullopt; }
   virtual std::optional<Language::Floor> validation_floor() const { return std::nullopt; }
+  /// Differs if the data do, as far as they are not the program's own.
+  virtual std::string fingerprint() const { return ""; }
 };
 
 std::unique_ptr<Task> make_task(const Run& run, const Variables& environment);

@@ -52,7 +52,7 @@ class Trainer {
         task_(make_task(run, options.environment)),
         steps_per_epoch_(task_->train_size() / settings_.batch),
         steps_(total_steps()),
-        saver_(run_, comm_) {}
+        saver_(run_, comm_, task_->fingerprint()) {}
 
   TrainResult run() {
     const Restored restored = options_.resume ? saver_.find() : Restored();
