@@ -20,6 +20,9 @@ const std::map<std::string, std::string>& meanings() {
       {"wrong size", "The two ends of a message must agree on its length. Do both compute the same chunk?"},
       {"wrong rank",
        "Ranks are numbered from 0 to world_size - 1: wrap around with the remainder, also below 0."},
+      {"wrong stream",
+       "What start() is given runs on the communication stream, beside the rank's own code, and talks by the "
+       "Rank that it is called with: [...](lab::Rank& stream) { ... stream ... }."},
       {"buffer changed",
        "After isend the data still belongs to the message. Call wait() before you write there, or write "
        "elsewhere."},

@@ -131,7 +131,7 @@ void expect_parity(Checker& checker, const std::string& net_name, const Net& net
              "An all-reduce adds. The gradient of a mean over the whole batch is the mean of the ranks' "
              "gradients: divide by world_size, once."},
             {"divided twice", right / n,
-             fmt::format("it stepped by a {}th of the gradient of the whole batch", world),
+             fmt::format("it stepped by 1/{} of the gradient of the whole batch", world),
              "The sum was divided by world_size more than once. Divide before the all-reduce or after it, "
              "not both, and each parameter once."},
             {"gradients not averaged", truth[s].of_rank[r][i],

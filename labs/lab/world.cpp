@@ -286,6 +286,11 @@ class World {
 
   /// Lets others go on until `ready`.
   void block(Agent& self, std::function<bool()> ready, std::string waits) {
+    if (std::this_thread::get_id() != self.thread.get_id()) {
+      throw Misuse{"wrong stream", fmt::format("rank {}: what it started used the rank's own Rank, or waited "
+                                               "for its Work, instead of the Rank that it is called with",
+                                               self.rank)};
+    }
     std::unique_lock lock(mutex_);
     if (is_stopping_) throw Stopped{};
     self.ready = std::move(ready);

@@ -108,7 +108,7 @@ struct Report {
 /// rank sends, receives, waits or computes, so that a run can be repeated. A send takes latency + bytes *
 /// us_per_byte, holds the sender's way out and the receiver's way in so long, and with rendezvous begins when
 /// the receive has been asked for. Never throws for what `body` does: problems are `deadlock`, `exception`,
-/// `wrong size`, `wrong rank`, `buffer changed`, `never waited`, `never received`, `endless`.
+/// `wrong size`, `wrong rank`, `wrong stream`, `buffer changed`, `never waited`, `never received`, `endless`.
 Report run_world(const WorldOptions& options, const std::function<void(Rank&)>& body);
 
 /// What an exception says, without the stack that LibTorch adds.
