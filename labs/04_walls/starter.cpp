@@ -4,7 +4,7 @@
 // ranks? Six small functions. The check compares them with a real training run whose allocator counts, and
 // prints the table of the lesson with your numbers.
 //
-// What you have: Memory of 04_walls/memory.h: weights, gradients, optimizer, total().
+// What you have: Memory{weights, gradients, optimizer}, in bytes, and its total() (labs/04_walls/memory.h).
 // The lesson:    lockstep lab read 4
 // A hint:        lockstep lab hint 4
 // Your verdict:  lockstep lab check 4

@@ -117,6 +117,7 @@ void expect_copies(Checker& checker, const std::vector<std::vector<float>>& data
 }
 
 void check_broadcast(const Seam& seam, Checker& checker) {
+  checker.in_part("broadcast");
   std::string table;
   for (const int world : checker.worlds({1, 2, 3, 4, 5, 8})) {
     for (const int root : roots(world)) {
@@ -135,17 +136,18 @@ void check_broadcast(const Seam& seam, Checker& checker) {
         expect_copies(checker, data, root);
         expect_rounds(checker, report, "broadcast", root);
         if (count == 12 && root == 0) {
-          table += fmt::format("{}{} ranks {}", table.empty() ? "" : ", ", world, report.time_us);
+          table += fmt::format("{}{} on {}", table.empty() ? "" : ", ", report.time_us, world);
           if (world == 8 || checker.result().shown_world == 0) checker.show(std::move(report));
         }
       }
     }
   }
-  checker.note("rounds of your broadcast: " + table);
+  checker.note("rounds of your broadcast: " + table + " ranks");
   checker.proved("broadcast: everybody has the root's data after ceil(log2 P) rounds, for any root and size");
 }
 
 void check_reduce(const Seam& seam, Checker& checker) {
+  checker.in_part("reduce");
   for (const int world : checker.worlds({1, 2, 3, 4, 5, 8})) {
     for (const int root : roots(world)) {
       expect_inside(checker, world, fmt::format("reduce to rank {}", root),
@@ -159,7 +161,7 @@ void check_reduce(const Seam& seam, Checker& checker) {
         });
         if (count > 0) expect_some(checker, report, fmt::format("reduce to rank {}", root));
         if (const auto wrong = buffers.first_wrong_of(root)) {
-          const auto what = fmt::format("reduce to rank {} of {}: {}", root, world, wrong->text());
+          const auto what = fmt::format("reduce to rank {}: {}", root, wrong->text());
           for (int r = 0; r < world; ++r) {
             if (!buffers.first_wrong_of(r)) {
               checker.fail("root ignored", fmt::format("{}; the sum is on rank {}", what, r),
@@ -174,6 +176,11 @@ void check_reduce(const Seam& seam, Checker& checker) {
           }
           if (wrong->counts.empty()) {
             checker.fail("wrong data", what, "Add what arrives, element by element, to what you have.");
+          }
+          if (wrong->counts[index(root)] == 0) {
+            checker.fail("left out", what,
+                         "The root's own contribution is gone: recv writes over what was there. Let messages "
+                         "arrive in a vector of your own, as long as data, and add that.");
           }
           checker.fail("left out", what,
                        "A contribution did not arrive at the root. A rank must receive and add everything "
@@ -214,6 +221,7 @@ std::vector<float> all_parts(int world, size_t count) {
 }
 
 void check_scatter(const Seam& seam, Checker& checker) {
+  checker.in_part("scatter");
   for (const int world : checker.worlds({1, 2, 3, 4, 5, 8})) {
     for (const size_t count : {size_t{3}, size_t{1}, size_t{250}, size_t{0}}) {
       for (const int root : roots(world)) {
@@ -242,6 +250,7 @@ void check_scatter(const Seam& seam, Checker& checker) {
 }
 
 void check_gather(const Seam& seam, Checker& checker) {
+  checker.in_part("gather");
   for (const int world : checker.worlds({1, 2, 3, 4, 5, 8})) {
     for (const size_t count : {size_t{3}, size_t{1}, size_t{250}, size_t{0}}) {
       for (const int root : roots(world)) {
@@ -262,6 +271,7 @@ void check_gather(const Seam& seam, Checker& checker) {
 }
 
 void check_all_gather(const Seam& seam, Checker& checker) {
+  checker.in_part("all_gather");
   for (const int world : checker.worlds({1, 2, 3, 4, 5, 8})) {
     for (const size_t count : {size_t{3}, size_t{1}, size_t{250}, size_t{0}}) {
       std::vector<std::vector<float>> all(index(world), std::vector<float>(index(world) * count, kUntouched));
@@ -290,6 +300,7 @@ void check_all_gather(const Seam& seam, Checker& checker) {
 }
 
 void check_barrier(const Seam& seam, Checker& checker) {
+  checker.in_part("barrier");
   for (const int world : checker.worlds({2, 3, 4, 5, 8, 1})) {
     for (int late = 0; late < world; ++late) {
       const double late_us = 1000 + static_cast<double>(checker.draw(index(late)) % 1000);
@@ -328,14 +339,15 @@ void check_barrier(const Seam& seam, Checker& checker) {
       "barrier: whoever is late, nobody leaves before it comes; ceil(log2 P) rounds later all are gone");
 }
 
-/// What primitives are for: rank 0's weights to everybody, a part of the data for each, and the losses back.
+/// What primitives are for: rank 0's weights to everybody, a part of the data for each, and the results back.
 void check_training(const Seam& seam, Checker& checker) {
+  checker.in_part("all of them, one after the other");
   const int world = checker.worlds({4})[0];
   const size_t features = 8;
   const auto draw = [&](uint64_t salt) { return static_cast<float>(checker.draw(salt) % 17) - 8; };
   std::vector<float> samples;
   for (size_t i = 0; i < index(world) * features; ++i) samples.push_back(draw(i));
-  std::vector<float> losses(index(world), kUntouched), weights_of_rank_0(features);
+  std::vector<float> outputs(index(world), kUntouched), weights_of_rank_0(features);
   for (size_t i = 0; i < features; ++i) weights_of_rank_0[i] = draw(1000 + i);
   checker.run({.world = world}, [&](Rank& rank) {
     const bool is_boss = rank.rank() == 0;
@@ -343,9 +355,9 @@ void check_training(const Seam& seam, Checker& checker) {
     seam.broadcast(rank, weights, 0);
     std::vector<float> mine(features);
     seam.scatter(rank, is_boss ? std::span<const float>(samples) : std::span<const float>(), mine, 0);
-    std::vector<float> loss(1, 0);
-    for (size_t i = 0; i < features; ++i) loss[0] += weights[i] * mine[i];
-    seam.gather(rank, loss, is_boss ? std::span<float>(losses) : std::span<float>(), 0);
+    std::vector<float> output(1, 0);
+    for (size_t i = 0; i < features; ++i) output[0] += weights[i] * mine[i];
+    seam.gather(rank, output, is_boss ? std::span<float>(outputs) : std::span<float>(), 0);
     seam.barrier(rank);
   });
   std::string table;
@@ -353,16 +365,16 @@ void check_training(const Seam& seam, Checker& checker) {
     float expected = 0;
     for (size_t i = 0; i < features; ++i) expected += weights_of_rank_0[i] * samples[index(r) * features + i];
     checker.expect(
-        losses[index(r)] == expected, "wrong data",
-        fmt::format("weights by broadcast, samples by scatter, losses by gather: rank {}'s loss is "
+        outputs[index(r)] == expected, "wrong data",
+        fmt::format("weights by broadcast, samples by scatter, predictions by gather: rank {}'s is "
                     "{} at rank 0, expected {}",
-                    r, losses[index(r)], expected),
+                    r, outputs[index(r)], expected),
         "Each of the functions is right alone, but not after each other. Does one of them send a "
         "message that another one receives?");
-    table += fmt::format("{}rank {}: {}", r == 0 ? "" : ", ", r, losses[index(r)]);
+    table += fmt::format("{}rank {}: {}", r == 0 ? "" : ", ", r, outputs[index(r)]);
   }
-  checker.note("losses that rank 0 gathered, one from each rank's own samples: " + table);
-  checker.proved("together they initialise a model, hand out its data and collect its losses");
+  checker.note("predictions that rank 0 gathered, one of each rank for its own sample: " + table);
+  checker.proved("together they initialise a model, hand out its data and collect its predictions");
 }
 
 }  // namespace

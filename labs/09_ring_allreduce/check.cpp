@@ -4,6 +4,7 @@
 #include <fmt/ranges.h>
 
 #include <cstring>
+#include <numeric>
 
 #include "lab/sums.h"
 
@@ -45,6 +46,11 @@ void check_sums(const Seam& seam, Checker& checker) {
         checker.fail("counted twice", wrong->text(),
                      "A contribution was added more than once. In the second half the chunks that arrive are "
                      "complete: they replace yours.");
+      }
+      if (std::accumulate(wrong->counts.begin(), wrong->counts.end(), 0) == 1) {
+        checker.fail("wrong sum", wrong->text(),
+                     "One contribution alone is left. In the first phase what arrives is added to yours: "
+                     "receive it into a vector of its own, since recv writes over what was there.");
       }
       checker.fail("wrong sum", wrong->text(),
                    "Follow one chunk: which rank adds to it in which step? In step s rank r sends chunk r - "

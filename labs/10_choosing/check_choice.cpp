@@ -158,10 +158,12 @@ void check_choice(const Seam& seam, Checker& checker) {
   if (right < asked.size()) {
     const auto what = fmt::format("{} of {} cells are right. {}", right, asked.size(), first);
     name_the_mistake(checker, asked, answers, what);
-    checker.fail("not the fastest", what,
-                 "Write down the four formulas, with the extra ranks' two messages where the world is no "
-                 "power of two, and "
-                 "compare them with `lockstep simulate allreduce` for this cell.");
+    checker.fail(
+        "not the fastest", what,
+        "Write down the four formulas, with the extra ranks' two messages where the world is no "
+        "power of two, and "
+        "compare them with `lockstep simulate allreduce` for this cell. Do you divide whole numbers? In "
+        "C++ (core - 1) / core is 0 if both are int.");
   }
   checker.proved(fmt::format("your choice is the simulator's fastest in all of {} cells", asked.size()));
 }

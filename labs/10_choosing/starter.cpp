@@ -13,6 +13,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <span>
+#include <stdexcept>
 #include <string>
 #include <vector>
 
@@ -21,8 +22,11 @@
 namespace my_work {
 
 /// Blocks first, first + 1, ..., `count` of them, of data that is cut into `parts` blocks as evenly as
-/// possible, longer ones first.
+/// possible, longer ones first. Throws if there are no such blocks.
 inline std::span<float> blocks(std::span<float> data, int parts, int first, int count) {
+  if (first < 0 || count < 0 || first + count > parts)
+    throw std::out_of_range("blocks: " + std::to_string(count) + " from block " + std::to_string(first) +
+                            " on, but there are " + std::to_string(parts));
   const auto begin = [&](int block) {
     const auto n = static_cast<std::size_t>(parts), k = static_cast<std::size_t>(block);
     return k * (data.size() / n) + std::min(k, data.size() % n);

@@ -7,8 +7,8 @@
 //                Action{ActionKind::kForward, stage, m} and Action{ActionKind::kBackward, stage, m}, the
 //                actions of the library's own plans (lockstep/plan/pipeline.h).
 // The lesson:    lockstep lab read 19
+// A hint:        lockstep lab hint 19
 // Your verdict:  lockstep lab check 19
-// If stuck:      lockstep lab hint 19
 #include <span>
 #include <vector>
 

@@ -25,7 +25,7 @@ std::vector<int> worlds(const Checker& checker) {
 
 /// The run to look at: the first one, unless it is too large to see anything.
 bool is_shown(const Checker& checker, int stages, int microbatches) {
-  return stages == worlds(checker).front() && stages <= 16 && microbatches == std::max(8, stages);
+  return stages == worlds(checker).front() && stages <= 16 && microbatches == std::max(6, stages);
 }
 
 std::string text_of(const PipelinePlan& plan) {
@@ -177,7 +177,7 @@ void note_grid(Checker& checker, const std::string& title, const PipelinePlan& p
 void check_one_f_one_b(const Seam& seam, Checker& checker) {
   for (const int stages : worlds(checker)) {
     checker.in_world(stages);
-    for (const int microbatches : {8, 16, stages, stages + 1, 3 * stages + 2}) {
+    for (const int microbatches : {6, 8, 16, stages, stages + 1, 3 * stages + 2}) {
       if (microbatches >= stages) check_one(seam, checker, stages, microbatches);
     }
   }
@@ -187,7 +187,7 @@ void check_one_f_one_b(const Seam& seam, Checker& checker) {
       check_one(seam, checker, stages, microbatches);
   }
   const int first = worlds(checker).front();
-  if (const int microbatches = std::max(8, first); is_shown(checker, first, microbatches)) {
+  if (const int microbatches = std::max(6, first); is_shown(checker, first, microbatches)) {
     const auto plan = with_messages(ask(seam, checker, first, microbatches));
     note_grid(checker, "your 1F1B; a column is a clock cycle", plan);
     note_sends(checker, plan);
@@ -201,7 +201,7 @@ void check_one_f_one_b(const Seam& seam, Checker& checker) {
 void check_zero_bubble(const Seam& seam, Checker& checker) {
   for (const int P : worlds(checker)) {
     checker.in_world(P);
-    for (const int M : {8, 16, P, P + 1, 3 * P + 2}) {
+    for (const int M : {6, 8, 16, P, P + 1, 3 * P + 2}) {
       if (M < P) continue;
       auto order = empty_plan(P, M);
       for (int stage = 0; stage < P; ++stage) {

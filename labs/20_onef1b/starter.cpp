@@ -4,12 +4,12 @@
 // micro-batches that way. Turn it into 1F1B: warm up with a few forwards, then a forward and a backward by
 // turns, then the backwards that are left. Stage s may keep P - s micro-batches, however many there are.
 //
-// What you have: Action{ActionKind::kForward, stage, m} and {ActionKind::kBackward, stage, m}; for the second
-// task
-//                {ActionKind::kInputGrad, stage, m} and {ActionKind::kWeightGrad, stage, m}.
+// What you have: Action{ActionKind::kForward, stage, m} and Action{ActionKind::kBackward, stage, m}; for the
+//                second task kInputGrad and kWeightGrad as well. An action's members are kind, stage and
+//                microbatch.
 // The lesson:    lockstep lab read 20
+// A hint:        lockstep lab hint 20
 // Your verdict:  lockstep lab check 20
-// If stuck:      lockstep lab hint 20
 #include <vector>
 
 #include "lockstep/plan/pipeline.h"
@@ -29,8 +29,8 @@ std::vector<Action> one_f_one_b(int stage, int stages, int microbatches) {
 }
 
 /// The same with each backward in two halves: the input-grad of m where its backward was; the weight-grad of
-/// m right after the input-grad of m + stage, and those that are left last. Has at least as many
-/// micro-batches as stages.
+/// m right after the input-grad of m + stage, and those that are left last. There are at least as
+/// many micro-batches as stages.
 std::vector<Action> zero_bubble(int stage, int stages, int microbatches) {
   (void)stage;
   (void)stages;

@@ -35,6 +35,19 @@ const std::map<std::string, std::string>& meanings() {
   return all;
 }
 
+/// What a problem usually means, as far as its words tell.
+std::string meaning_of(const Report& report) {
+  if (report.problem == "deadlock" && report.what.find("in send") == std::string::npos &&
+      report.what.find("in recv") != std::string::npos)
+    return "Whoever is in recv waits for a message that nobody is going to send. Which rank should have sent "
+           "it? It is done already, or waits for somebody itself.";
+  if (report.problem == "wrong rank" && report.what.ends_with("itself"))
+    return "A rank has its own data: it copies them, and sends nothing. In a world of one rank there is "
+           "nobody "
+           "to talk to, and every loop over steps or peers must be empty.";
+  return meanings().at(report.problem);
+}
+
 }  // namespace
 
 std::vector<int> Checker::worlds(std::vector<int> all) const {
@@ -60,11 +73,15 @@ Report Checker::run(WorldOptions options, const std::function<void(Rank&)>& body
 void Checker::expect_no_problem(const Report& report) {
   if (report.problem.empty()) return;
   if (!report.events.empty()) show(report);
-  fail(report.problem, report.what, meanings().at(report.problem));
+  fail(report.problem, (part_.empty() ? "" : part_ + ": ") + report.what, meaning_of(report));
 }
 
 void Checker::in_world(int world) {
   world_ = world;
+}
+
+void Checker::in_part(const std::string& name) {
+  part_ = name;
 }
 
 void Checker::expect(bool holds, const std::string& name, const std::string& what,

@@ -53,6 +53,8 @@ class Checker {
   void expect_no_problem(const Report& report);
   /// From here on failures are told with this world.
   void in_world(int world);
+  /// From here on a run's own problems are told with this name, as of the function that is tried.
+  void in_part(const std::string& name);
 
   /// Goes on if `holds`.
   void expect(bool holds, const std::string& name, const std::string& what, const std::string& meaning);
@@ -68,6 +70,7 @@ class Checker {
  private:
   CheckOptions options_;
   int world_ = 0;
+  std::string part_;
   Report last_run_;
   CheckResult result_;
 };

@@ -21,10 +21,20 @@ struct ParsedVerb {
   Action action;
 };
 
+/// A line for each verb that has `verb` before its own word, such as `lab list` for `lab`.
+std::string verbs_behind(const Verb& verb) {
+  std::string text;
+  for (const Verb& other : verbs()) {
+    if (!other.group.empty() && other.name.starts_with(std::string(verb.name) + " "))
+      text += fmt::format("\n  {:<30}  {}", other.name, other.summary);
+  }
+  return text.empty() ? "" : "\n\nMore, each with a --help of its own:" + text;
+}
+
 ParsedVerb define(const Verb& verb) {
   const std::string tail = verb.takes_program ? "[FLAGS] [--] PROGRAM [ARGUMENTS]" : "[FLAGS]";
   FlagParser parser(fmt::format("lockstep {} {}", verb.name, tail), std::string(verb.summary),
-                    std::string(verb.example));
+                    std::string(verb.example) + verbs_behind(verb));
   Action action = verb.define(parser.flags());
   return {std::move(parser), std::move(action)};
 }

@@ -119,7 +119,8 @@ class Watcher {
     desk_.save();
     std::string text;
     for (int k = 1; k <= shown; ++k)
-      text += fmt::format("hint {} of {}\n{}\n\n", k, hints.size(), hints[static_cast<size_t>(k) - 1]);
+      text += fmt::format("hint {} of {}\n{}\n", k, hints.size(),
+                          lab::page_text(hints[static_cast<size_t>(k) - 1], style_, true));
     show(text);
   }
 

@@ -72,6 +72,8 @@ Action define_lab_check(Flags flags) {
     options->json.check();
     auto desk = lab::open_desk();
     const auto& lesson = desk.lesson(options->lesson);
+    if (options->mine && lesson.uses.empty())
+      say_on_stderr(fmt::format("lesson {} builds on no other one: --mine changes nothing", lesson.number));
     const auto verdict = check_lesson(desk, lesson,
                                       {.seed = static_cast<uint64_t>(options->seed),
                                        .world = static_cast<int>(options->world),

@@ -7,6 +7,7 @@
 #include "cli/flags.h"
 #include "cli/lab_options.h"
 #include "lab/desk.h"
+#include "lab/page.h"
 
 namespace lockstep::cli {
 
@@ -20,7 +21,8 @@ Action define_lab_hint(Flags flags) {
     auto& shown = desk.state.hints[lesson.number];
     shown = std::min(shown + 1, static_cast<int>(hints.size()));
     for (int k = 1; k <= shown; ++k)
-      fmt::print("hint {} of {}\n{}\n\n", k, hints.size(), hints[static_cast<size_t>(k) - 1]);
+      fmt::print("hint {} of {}\n{}\n", k, hints.size(),
+                 lab::page_text(hints[static_cast<size_t>(k) - 1], lab_style(*options), true));
     if (shown < static_cast<int>(hints.size())) fmt::print("one more: lockstep lab hint {}\n", lesson.number);
     desk.save();
     return 0;

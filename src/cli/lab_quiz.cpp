@@ -16,6 +16,8 @@ namespace lockstep::cli {
 
 namespace {
 
+constexpr int64_t kMostSeed = 1'000'000'000;
+
 struct QuizOptions : LabOptions {
   int64_t seed = 0;
   std::string answers;
@@ -33,6 +35,11 @@ std::vector<size_t> given_answers(const std::string& text, const std::vector<lab
           text, word, given.size() + 1, questions.size()));
     given.push_back(static_cast<size_t>(word[0] - '1'));
   }
+  if (!given.empty() && given.size() < questions.size())
+    throw UsageError(
+        fmt::format("--answers {}: question {} has none; hint: one number for each of the {} "
+                    "questions",
+                    text, given.size() + 1, questions.size()));
   return given;
 }
 
@@ -58,12 +65,12 @@ size_t read_answer(size_t most) {
 bool judge(const lab::Question& question, size_t chosen, const lab::Style& style) {
   const auto& answer = question.answers[chosen];
   fmt::print("   {} {}\n", answer.is_right ? style.good("right.") : style.bad("no."),
-             lab::wrapped(answer.why, style.columns - 6, 6));
+             lab::wrapped(answer.why, style.columns - 10, 6));
   if (answer.is_right) return true;
   for (const auto& other : question.answers) {
     if (other.is_right) {
       fmt::print("   {} {}\n", style.dim("the answer:"),
-                 lab::wrapped(fmt::format("{}. {}", other.text, other.why), style.columns - 6, 6));
+                 lab::wrapped(fmt::format("{}. {}", other.text, other.why), style.columns - 15, 6));
     }
   }
   return false;
@@ -73,7 +80,8 @@ int quiz(const QuizOptions& options) {
   const auto desk = lab::open_desk();
   const auto& lesson = desk.lesson(options.lesson);
   const auto style = lab_style(options);
-  const auto seed = options.seed > 0 ? static_cast<uint64_t>(options.seed) : std::random_device()();
+  const auto seed = options.seed > 0 ? static_cast<uint64_t>(options.seed)
+                                     : uint64_t{1} + std::random_device()() % kMostSeed;
   const auto questions = lab::make_quiz(lesson, seed);
   const auto given = given_answers(options.answers, questions);
   const bool asks = options.answers.empty() && can_ask(options);
@@ -98,7 +106,7 @@ int quiz(const QuizOptions& options) {
 Action define_lab_quiz(Flags flags) {
   const auto options = std::make_shared<QuizOptions>();
   add_lesson(flags, *options, "The lesson's number (default: the current one)");
-  flags.number("--seed", options->seed, 0, 1'000'000'000,
+  flags.number("--seed", options->seed, 0, kMostSeed,
                "What is drawn: numbers, and the order of answers (0: anew)");
   flags.text("--answers", options->answers, "Answer all questions at once, as numbers", "N,N,...");
   return [options](const Invocation&) { return quiz(*options); };

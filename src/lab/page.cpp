@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cctype>
 #include <sstream>
+#include <vector>
 
 namespace lockstep::lab {
 
@@ -42,7 +43,81 @@ std::string readable(const std::string& text) {
   return plain;
 }
 
-/// Writes a page line by line; a paragraph is broken when it is whole.
+/// The text of a summary, which is HTML.
+std::string without_tags(std::string text) {
+  for (const std::string tag : {"<code>", "</code>"}) {
+    for (size_t at = 0; (at = text.find(tag, at)) != std::string::npos;) text.replace(at, tag.size(), "`");
+  }
+  return text;
+}
+
+/// A command and its arguments, which a shell joins again where the terminal is too narrow for them.
+std::string broken_command(const std::string& line, int columns) {
+  std::string text = wrapped(line, columns - 2, 6);
+  for (size_t at = 0; (at = text.find('\n', at)) != std::string::npos; at += 3) text.insert(at, " \\");
+  return text;
+}
+
+using Row = std::vector<std::string>;
+
+/// The cells of `| a | b |`.
+Row cells_of(const std::string& line) {
+  Row cells;
+  std::istringstream stream(line.substr(1));
+  for (std::string cell; std::getline(stream, cell, '|');) {
+    const auto begin = cell.find_first_not_of(' ');
+    const auto end = cell.find_last_not_of(' ');
+    cells.push_back(begin == std::string::npos ? "" : readable(cell.substr(begin, end - begin + 1)));
+  }
+  return cells;
+}
+
+/// Widths of columns that are as wide as their longest cell, or, where that is more than a line holds, so
+/// wide that the widest give way first.
+std::vector<size_t> widths_of(const std::vector<Row>& rows, size_t columns) {
+  std::vector<size_t> widths;
+  for (const auto& row : rows) {
+    widths.resize(std::max(widths.size(), row.size()));
+    for (size_t k = 0; k < row.size(); ++k) widths[k] = std::max(widths[k], row[k].size());
+  }
+  size_t all = 2 * widths.size();
+  for (const size_t width : widths) all += width;
+  for (; all > columns; --all) --*std::ranges::max_element(widths);
+  return widths;
+}
+
+/// A row as one line, or as several if a cell is longer than its column.
+std::string row_text(const Row& row, const std::vector<size_t>& widths) {
+  std::vector<std::istringstream> cells;
+  for (size_t k = 0; k < row.size(); ++k) cells.emplace_back(wrapped(row[k], static_cast<int>(widths[k]), 0));
+  std::string text;
+  for (bool is_over = false; !is_over;) {
+    std::string line;
+    is_over = true;
+    for (size_t k = 0; k < cells.size(); ++k) {
+      std::string part;
+      std::getline(cells[k], part);
+      is_over = is_over && cells[k].peek() == std::istringstream::traits_type::eof();
+      part.resize(std::max(part.size(), widths[k]), ' ');
+      line += "  " + part;
+    }
+    text += line.substr(0, line.find_last_not_of(' ') + 1) + '\n';
+  }
+  return text;
+}
+
+/// A table: its head, a line, its rows.
+std::string table_text(const std::vector<Row>& rows, const Style& style) {
+  const auto widths = widths_of(rows, static_cast<size_t>(style.columns));
+  std::string text, line;
+  for (const size_t width : widths) line += "  " + std::string(width, '-');
+  for (const auto& row : rows) {
+    text += &row == &rows.front() ? style.strong(row_text(row, widths)) + line + '\n' : row_text(row, widths);
+  }
+  return text;
+}
+
+/// Writes a page line by line; a paragraph or a table is written when it is whole.
 class Writer {
  public:
   Writer(const Style& style, bool answers) : style_(style), answers_(answers) {}
@@ -54,10 +129,11 @@ class Writer {
     } else if (is_hidden_ && text != "</details>") {
       return;
     } else if (in_code_) {
-      page_ += "    " + text + '\n';
+      page_ += "    " + (text.starts_with("$ ") ? broken_command(text, style_.columns - 4) : text) + '\n';
     } else if (text.starts_with("<details>")) {
       end_paragraph();
-      page_ += style_.strong("? " + between(text, "<summary>", "</summary>")) + '\n';
+      const auto question = without_tags(between(text, "<summary>", "</summary>"));
+      page_ += style_.strong(wrapped("? " + question, style_.columns, 2)) + '\n';
       is_hidden_ = !answers_;
     } else if (text == "</details>") {
       end_paragraph();
@@ -65,7 +141,9 @@ class Writer {
     } else if (text.starts_with("#")) {
       end_paragraph();
       page_ += style_.strong(text.substr(text.find_first_not_of("# "))) + '\n';
-    } else if (text.empty() || text.starts_with("    ") || text.starts_with("|")) {
+    } else if (text.starts_with("|")) {
+      if (!text.starts_with("|--")) table_.push_back(cells_of(text));
+    } else if (text.empty() || text.starts_with("    ")) {
       end_paragraph();
       page_ += text + '\n';
     } else {
@@ -85,7 +163,9 @@ class Writer {
  private:
   void end_paragraph() {
     if (!paragraph_.empty()) page_ += wrapped(readable(paragraph_), style_.columns, indent_) + '\n';
+    if (!table_.empty()) page_ += table_text(table_, style_);
     paragraph_.clear();
+    table_.clear();
     indent_ = 0;
   }
 
@@ -93,6 +173,7 @@ class Writer {
   bool answers_;
   std::string page_;
   std::string paragraph_;
+  std::vector<Row> table_;
   int indent_ = 0;
   bool in_code_ = false;
   bool is_hidden_ = false;

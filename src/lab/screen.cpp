@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <sstream>
+#include <vector>
 
 namespace lockstep::lab {
 
@@ -20,10 +21,15 @@ std::string shortened(const std::string& text, size_t most_lines) {
   return shown;
 }
 
-/// Every line two blanks further in.
-std::string indented(const std::string& text) {
-  std::string result = "  ";
-  for (const char letter : text) result += letter == '\n' ? std::string("\n  ") : std::string(1, letter);
+/// Every line two blanks further in. Sentences are broken to the width; rows of a table, which have blanks
+/// side by side, stay whole.
+std::string indented(const std::string& text, int columns) {
+  std::istringstream stream(text);
+  std::string result, line;
+  while (std::getline(stream, line)) {
+    const bool is_sentence = line.find("  ") == std::string::npos;
+    result += (result.empty() ? "  " : "\n  ") + (is_sentence ? wrapped(line, columns - 2, 4) : line);
+  }
   return result;
 }
 
@@ -37,20 +43,46 @@ std::string next_step(const Desk& desk, const Lesson& lesson, const Verdict& ver
                      : fmt::format("next: change {}; all hints are out: lockstep lab solution {}",
                                    desk.file(lesson).string(), n);
   }
-  const Lesson* const after = desk.course.after(n);
+  const Lesson* after = desk.course.after(n);
+  if (after == nullptr) {
+    const auto open = std::ranges::find_if(
+        desk.course.lessons, [&](const Lesson& other) { return !desk.state.is_done(other.number); });
+    if (open != desk.course.lessons.end()) after = &*open;
+  }
   return after == nullptr
-             ? fmt::format("next: lockstep lab why {}; this was the last lesson: well done", n)
+             ? fmt::format(
+                   "next: lockstep lab why {0}, lockstep lab quiz {0}; this was the last lesson: well "
+                   "done",
+                   n)
              : fmt::format(
                    "next: lockstep lab why {0}, lockstep lab quiz {0}, then lockstep lab start {1} ({2})", n,
                    after->number, after->title);
 }
 
+/// The words of a text; `P - 1` is one, unless that makes it longer than `most`.
+std::vector<std::string> unbreakable(const std::string& text, size_t most) {
+  std::istringstream stream(text);
+  std::vector<std::string> words;
+  bool is_after_sign = false;
+  for (std::string word; stream >> word;) {
+    const bool is_sign = word.size() == 1 && std::string("+-*/^").find(word) != std::string::npos;
+    const bool is_joined =
+        !words.empty() && (is_sign || is_after_sign) && words.back().size() + 1 + word.size() <= most;
+    if (is_joined) {
+      words.back() += " " + word;
+    } else {
+      words.push_back(word);
+    }
+    is_after_sign = is_sign;
+  }
+  return words;
+}
+
 }  // namespace
 
 std::string wrapped(const std::string& text, int columns, int indent) {
-  std::istringstream words(text);
   std::string result, line;
-  for (std::string word; words >> word;) {
+  for (const auto& word : unbreakable(text, static_cast<size_t>(columns) / 3)) {
     if (!line.empty() && line.size() + 1 + word.size() > static_cast<size_t>(columns)) {
       result += line + '\n';
       line = std::string(static_cast<size_t>(indent), ' ') + word;
@@ -67,6 +99,13 @@ std::string verdict_text(const Desk& desk, const Lesson& lesson, const Verdict& 
     text += style.good("  ok    ") + wrapped(sentence, style.columns - 8, 8) + "\n";
   if (verdict.kind == Verdict::Kind::kNotBuilt) {
     text += style.bad("  does not compile") + "\n" + shortened(verdict.output, 30);
+    if (verdict.output.find("seam.inc") != std::string::npos)
+      text += "\n  " +
+              wrapped(
+                  "seam.inc is where the check calls your functions: keep the names, arguments and results "
+                  "that the starter gave them.",
+                  style.columns - 2, 2) +
+              "\n";
   } else {
     if (!verdict.passed()) {
       text += style.bad("  wrong ") + style.strong(verdict.name) + "\n\n";
@@ -75,7 +114,7 @@ std::string verdict_text(const Desk& desk, const Lesson& lesson, const Verdict& 
       if (!verdict.replay.empty()) text += "\n  again: " + verdict.replay + "\n";
     }
     if (!verdict.notes.empty()) text += "\n";
-    for (const auto& note : verdict.notes) text += style.dim(indented(note)) + "\n";
+    for (const auto& note : verdict.notes) text += style.dim(indented(note, style.columns)) + "\n";
     if (!verdict.output.empty()) text += "\n  your code printed:\n" + shortened(verdict.output, 20);
   }
   text += "\n";

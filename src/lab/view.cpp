@@ -80,10 +80,10 @@ std::string inside_html(const nlohmann::json& data) {
 nlohmann::json view_data(const Desk& desk, const Lesson& lesson) {
   const auto file = trace_file(desk, lesson);
   if (!std::filesystem::exists(file)) {
-    throw UsageError(
-        fmt::format("lesson {}: {} is not there: no run has been kept yet; hint: lockstep lab check {} "
-                    "first; it keeps one as soon as your ranks do something",
-                    lesson.number, file.string(), lesson.number));
+    throw UsageError(fmt::format(
+        "lesson {}: {} is not there: no run has been kept yet; hint: lockstep lab check {} "
+        "first; it keeps one as soon as your ranks do something (a lesson without ranks keeps none)",
+        lesson.number, file.string(), lesson.number));
   }
   auto trace = read_trace(file);
   const auto own = desk.file(lesson);

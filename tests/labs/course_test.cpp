@@ -8,6 +8,7 @@
 
 #include "lab/course.h"
 #include "lab/desk.h"
+#include "lab/page.h"
 #include "lab/quiz.h"
 #include "support/child.h"
 
@@ -101,6 +102,42 @@ TEST_P(EveryLesson, ShowsWhatCommandsReallyPrint) {
     EXPECT_EQ(child.wait(), 0) << picture.command << child.errors();
     EXPECT_THAT(child.output(), HasSubstr(picture.printed)) << picture.command;
   }
+}
+
+/// Lines that a terminal of 100 columns breaks where it likes. What a command prints is as wide as it is.
+std::vector<std::string> too_wide(const std::string& markdown) {
+  std::vector<std::string> lines;
+  std::istringstream page(page_text(markdown, {}, true));
+  for (std::string line; std::getline(page, line);) {
+    if (line.size() > 100 && !line.starts_with("    ")) lines.push_back(line);
+  }
+  return lines;
+}
+
+TEST_P(EveryLesson, FitsATerminal) {
+  EXPECT_THAT(too_wide(text()), testing::IsEmpty());
+  EXPECT_THAT(too_wide(read_text(lesson().folder / "why.md")), testing::IsEmpty());
+  for (const auto& hint : hints_of(lesson())) EXPECT_THAT(too_wide(hint), testing::IsEmpty());
+}
+
+TEST(LabPage, BreaksTablesCommandsAndQuestions) {
+  const Style narrow{.columns = 40};
+  EXPECT_EQ(page_text("| a | b |\n|---|---|\n| one | two |\n", narrow, true),
+            "  a    b\n  ---  ---\n  one  two\n");
+  EXPECT_EQ(
+      page_text("| name | text |\n|---|---|\n| x | some words that are longer than the line is |\n", narrow,
+                true),
+      "  name  text\n  ----  --------------------------------\n  x     some words that are longer than\n"
+      "        the line is\n");
+  EXPECT_EQ(page_text("```console\n$ lockstep plan allreduce --algorithm ring\nprinted\n```\n", narrow, true),
+            "    $ lockstep plan allreduce \\\n      --algorithm ring\n    printed\n");
+  EXPECT_THAT(
+      page_text("<details><summary>Why does <code>gpipe</code> need nothing but that?</summary>\n\nSo."
+                "\n</details>\n",
+                narrow, false),
+      testing::StartsWith("? Why does `gpipe` need nothing but\n  that?\n"));
+  EXPECT_EQ(wrapped("the ring takes as many bytes: 2(P - 1) S", 34, 0),
+            "the ring takes as many bytes:\n2(P - 1) S");
 }
 
 TEST_P(EveryLesson, NamesFilesThatExist) {
