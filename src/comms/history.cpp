@@ -8,6 +8,7 @@
 namespace lockstep::comms {
 
 std::string History::text() const {
+  const std::lock_guard lock(mutex_);
   std::vector<std::string> told;
   for (size_t i = count_ - std::min(count_, kKept); i < count_;) {
     // Equal calls in a row are told once.
