@@ -37,25 +37,32 @@ LOCKSTEP_KERNEL_INLINE void count_lanes(typename S::Ints& lanes) {
   for (int64_t i = 0; i < S::kLanes; ++i) lanes[i] = static_cast<int32_t>(i);
 }
 
-/// In halves, so that the order does not depend on the compiler.
+/// Folds a vector's upper half onto its lower one by fold(low, high), until one number is left: the order
+/// does not depend on the compiler, and nothing goes through memory.
+template <int kLanes, typename Vector, typename Fold>
+LOCKSTEP_KERNEL_INLINE float folded(const Vector& vector, const Fold& fold) {
+  if constexpr (kLanes == 1) {
+    return vector[0];
+  } else {
+    typedef float Half __attribute__((vector_size(kLanes * 2)));
+    Half halves[2];
+    std::memcpy(halves, &vector, sizeof halves);
+    fold(halves[0], halves[1]);
+    return folded<kLanes / 2>(halves[0], fold);
+  }
+}
+
 template <typename S>
 LOCKSTEP_KERNEL_INLINE float sum_of(const typename S::Floats& vector) {
-  float lanes[S::kLanes];
-  store(lanes, vector);
-  for (int64_t half = S::kLanes / 2; half > 0; half /= 2) {
-    for (int64_t i = 0; i < half; ++i) lanes[i] += lanes[i + half];
-  }
-  return lanes[0];
+  return folded<S::kLanes>(
+      vector, [](auto& low, const auto& high) __attribute__((always_inline)) { low += high; });
 }
 
 template <typename S>
 LOCKSTEP_KERNEL_INLINE float largest_of(const typename S::Floats& vector) {
-  float lanes[S::kLanes];
-  store(lanes, vector);
-  for (int64_t half = S::kLanes / 2; half > 0; half /= 2) {
-    for (int64_t i = 0; i < half; ++i) lanes[i] = lanes[i] > lanes[i + half] ? lanes[i] : lanes[i + half];
-  }
-  return lanes[0];
+  return folded<S::kLanes>(
+      vector,
+      [](auto& low, const auto& high) __attribute__((always_inline)) { low = low > high ? low : high; });
 }
 
 /// e^x of each lane, for x of at most 88, to two units in the last place; 0 below -87.
