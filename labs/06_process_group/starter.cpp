@@ -4,11 +4,11 @@
 // rank 0, until all ranks have dialled in, and names those who are missing or came twice; ping_pong sends a
 // buffer to and fro between ranks 0 and 1.
 //
-// What you have: number(environment, name) below;
-//                Place{rank, world_size}; line.next_caller(deadline_s), a std::optional<int>;
-//                Roll{twice, missing}: a rank that came twice, or -1, and a vector of those missing,
-//                ascending (all of these are in labs/06_process_group/group.h); rank.rank(), rank.send(span,
-//                to), rank.recv(span, from), rank.note(text) for the log.
+// What you have: number(environment, name) below; Place{rank, world_size};
+//                line.next_caller(deadline_s) -> std::optional<int>;
+//                Roll{twice, missing}: a rank that came twice, or -1; a vector of those missing, ascending;
+//                (the three are in labs/06_process_group/group.h)
+//                rank.rank(), rank.send(span, to), rank.recv(span, from); rank.note(text) for the log.
 // The lesson:    lockstep lab read 6
 // A hint:        lockstep lab hint 6
 // Your verdict:  lockstep lab check 6
