@@ -26,7 +26,7 @@ struct Misuse {
   std::string problem, what;
 };
 
-constexpr int64_t kMostOperations = 2'000'000;
+constexpr int64_t kMostOperations = 300'000;
 
 char* progress_page = nullptr;
 
