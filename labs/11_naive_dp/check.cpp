@@ -166,31 +166,6 @@ Batches draw_batches(const Seam& seam, const Checker& checker, int world, int64_
   return batches;
 }
 
-/// Every second sample is for the one expert.
-Samples make_two_sided_samples(int64_t size, uint64_t seed) {
-  const auto samples = make_samples(size, kDim, seed);
-  const auto side = torch::arange(size).remainder(2).mul(2).sub(1);
-  samples.input.select(1, 0).abs_().add_(0.1).mul_(side);
-  return samples;
-}
-
-/// Batches in which one rank after the other, the last one first, has samples of one expert alone.
-Batches one_sided_batches(const Samples& samples, int world) {
-  std::vector<int64_t> left, right;
-  for (int64_t i = 0; i < samples.input.size(0); ++i) (i % 2 == 1 ? right : left).push_back(i);
-  Batches batches;
-  for (int s = 0; s < kSteps; ++s) {
-    auto& step = batches.emplace_back();
-    for (int r = 0; r < world; ++r) {
-      const auto k = static_cast<size_t>(s * world + r);
-      const bool is_one_sided = world > 1 && r == (world - 1 + s) % world;
-      step.push_back({right[k % right.size()], right[(k + 1) % right.size()],
-                      is_one_sided ? right[(k + 2) % right.size()] : left[k % left.size()]});
-    }
-  }
-  return batches;
-}
-
 std::string table_of_losses(const History& history, const std::vector<TrueStep>& truth) {
   std::string text = "each rank's own loss, their mean, and the loss of one process on the whole batch\nstep";
   const auto world = history.losses.size();
@@ -240,11 +215,12 @@ void expect_counts(Checker& checker, const Kind& kind, const Net& net, const Red
 
 void check_steps(const Seam& seam, Checker& checker, const Kind& kind, int world) {
   const bool is_experts = &kind == &kinds().back();
-  const auto make = is_experts ? make_two_sided_samples
-                               : [](int64_t size, uint64_t seed) { return make_samples(size, kDim, seed); };
-  const auto samples = make(9 * world + 2, checker.draw(200) % 1000);
-  const auto batches = is_experts ? one_sided_batches(samples, world)
-                                  : draw_batches(seam, checker, world, samples.input.size(0));
+  const int64_t size = 9 * world + 2;
+  const uint64_t data_seed = checker.draw(200) % 1000;
+  const auto samples =
+      is_experts ? make_two_sided_samples(size, kDim, data_seed) : make_samples(size, kDim, data_seed);
+  const auto batches =
+      is_experts ? one_sided_batches(samples, world, kSteps) : draw_batches(seam, checker, world, size);
   const auto alone = kind.make(seed_of(checker, 0));
   const auto truth = train_alone(*alone, samples, batches);
 

@@ -75,6 +75,29 @@ Batches make_batches(const Checker& checker, int world, int steps, int64_t share
   return batches;
 }
 
+Samples make_two_sided_samples(int64_t size, int64_t dim, uint64_t seed) {
+  const auto samples = make_samples(size, dim, seed);
+  const auto side = torch::arange(size).remainder(2).mul(2).sub(1);
+  samples.input.select(1, 0).abs_().add_(0.1).mul_(side);
+  return samples;
+}
+
+Batches one_sided_batches(const Samples& samples, int world, int steps) {
+  std::vector<int64_t> left, right;
+  for (int64_t i = 0; i < samples.input.size(0); ++i) (i % 2 == 1 ? right : left).push_back(i);
+  Batches batches;
+  for (int s = 0; s < steps; ++s) {
+    auto& step = batches.emplace_back();
+    for (int r = 0; r < world; ++r) {
+      const auto k = static_cast<size_t>(s * world + r);
+      const bool is_one_sided = world > 1 && r == (world - 1 + s) % world;
+      step.push_back({right[k % right.size()], right[(k + 1) % right.size()],
+                      is_one_sided ? right[(k + 2) % right.size()] : left[k % left.size()]});
+    }
+  }
+  return batches;
+}
+
 Values weights_of(const Net& net) {
   Values weights;
   for (const auto& parameter : unique_parameters(net)) weights.push_back(parameter.tensor.detach().clone());
@@ -125,7 +148,9 @@ void expect_parity(Checker& checker, const std::string& net_name, const Net& net
         const auto n = static_cast<double>(world);
         std::vector<Wrong> known = {
             {"weights do not move", torch::zeros_like(right), "the weight is as it was before the step",
-             "backward() fills the gradients, optimizer.step() uses them. Are both called?"},
+             "backward() fills the gradients, optimizer.step() uses them. Are both called, and is no "
+             "gradient "
+             "read before it has come?"},
             {"sum instead of mean", right * n,
              fmt::format("it stepped by {} times the gradient of the whole batch", world),
              "An all-reduce adds. The gradient of a mean over the whole batch is the mean of the ranks' "
@@ -139,6 +164,11 @@ void expect_parity(Checker& checker, const std::string& net_name, const Net& net
              "The all-reduce's result must be in the parameter's grad() before optimizer.step(). Was this "
              "parameter reduced, and was its result waited for and put back?"},
         };
+        known.push_back(
+            {"read too early", truth[s].of_rank[r][i] / n,
+             fmt::format("it stepped by 1/{} of the gradient of this rank's own samples", world),
+             "It was divided, but the other ranks' part is not in it: the all-reduce's result was "
+             "read before wait()."});
         if (s > 0) {
           known.push_back(
               {"gradients not zeroed", right + (weights[s - 1][i] - weights[s][i]) / kLearningRate,
@@ -168,6 +198,20 @@ void expect_parity(Checker& checker, const std::string& net_name, const Net& net
       }
     }
   }
+}
+
+std::vector<std::string> left_behind(const Net& net, const History& history,
+                                     const std::vector<TrueStep>& truth, int step, int rank) {
+  const auto s = static_cast<size_t>(step), r = static_cast<size_t>(rank);
+  const auto parameters = unique_parameters(net);
+  const auto& weights = history.weights[r];
+  std::vector<std::string> names;
+  for (size_t i = 0; i < parameters.size() && weights.size() > s + 1; ++i) {
+    const auto stepped_by = (weights[s][i] - weights[s + 1][i]) / kLearningRate;
+    if (!is_close(stepped_by, truth[s].gradients[i]) && is_close(stepped_by, truth[s].of_rank[r][i]))
+      names.push_back(parameters[i].name);
+  }
+  return names;
 }
 
 std::string Reduction::text() const {

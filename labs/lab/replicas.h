@@ -30,6 +30,12 @@ using Batches = std::vector<std::vector<std::vector<int64_t>>>;
 /// Equal shares of a drawn order of `size` rows, as many steps as asked for.
 Batches make_batches(const Checker& checker, int world, int steps, int64_t share, int64_t size);
 
+/// For make_experts: every second sample is for the one expert.
+Samples make_two_sided_samples(int64_t size, int64_t dim, uint64_t seed);
+/// Shares of three of them, of which one rank's, the last one's first, are all for one expert: in a step of
+/// several ranks the other expert has no gradient there.
+Batches one_sided_batches(const Samples& samples, int world, int steps);
+
 /// A value for each parameter, in unique_parameters' order.
 using Values = std::vector<torch::Tensor>;
 Values weights_of(const Net& net);
@@ -55,10 +61,14 @@ struct History {
 };
 
 /// Every rank made the steps of one process: `gradients not averaged`, `sum instead of mean`, `divided
-/// twice`, `gradients not zeroed`, `weights do not move`, `wrong gradient`; and all have the same bits:
-/// `replicas drift apart`.
+/// twice`, `read too early`, `gradients not zeroed`, `weights do not move`, `wrong gradient`; and all have
+/// the same bits: `replicas drift apart`.
 void expect_parity(Checker& checker, const std::string& net_name, const Net& net, const History& history,
                    const std::vector<TrueStep>& truth);
+
+/// The parameters that this rank moved, in the step, by the gradient of its own samples and not by the mean.
+std::vector<std::string> left_behind(const Net& net, const History& history,
+                                     const std::vector<TrueStep>& truth, int step, int rank);
 
 /// An all-reduce, as one rank made it.
 struct Reduction {
