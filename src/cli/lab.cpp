@@ -91,7 +91,7 @@ class Watcher {
       case 'q':
         return false;
       case 'h':
-        show_hints();
+        show(lab::one_more_hint(desk_, *lesson_, style_));
         break;
       case 'r':
         show(lab::page_text(lab::read_text(lesson_->folder / "lesson.md"), style_, false));
@@ -110,18 +110,6 @@ class Watcher {
         check();
     }
     return true;
-  }
-
-  void show_hints() {
-    const auto hints = lab::hints_of(*lesson_);
-    auto& shown = desk_.state.hints[lesson_->number];
-    if (shown < static_cast<int>(hints.size())) ++shown;
-    desk_.save();
-    std::string text;
-    for (int k = 1; k <= shown; ++k)
-      text += fmt::format("hint {} of {}\n{}\n", k, hints.size(),
-                          lab::page_text(hints[static_cast<size_t>(k) - 1], style_, true));
-    show(text);
   }
 
   void show(const std::string& text) {

@@ -1,6 +1,5 @@
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <memory>
 
 #include "cli/define.h"
@@ -17,14 +16,7 @@ Action define_lab_hint(Flags flags) {
   return [options](const Invocation&) {
     auto desk = lab::open_desk();
     const auto& lesson = desk.lesson(options->lesson);
-    const auto hints = lab::hints_of(lesson);
-    auto& shown = desk.state.hints[lesson.number];
-    shown = std::min(shown + 1, static_cast<int>(hints.size()));
-    for (int k = 1; k <= shown; ++k)
-      fmt::print("hint {} of {}\n{}\n", k, hints.size(),
-                 lab::page_text(hints[static_cast<size_t>(k) - 1], lab_style(*options), true));
-    if (shown < static_cast<int>(hints.size())) fmt::print("one more: lockstep lab hint {}\n", lesson.number);
-    desk.save();
+    fmt::print("{}", lab::one_more_hint(desk, lesson, lab_style(*options)));
     return 0;
   };
 }

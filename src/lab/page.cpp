@@ -1,5 +1,7 @@
 #include "lab/page.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cctype>
 #include <sstream>
@@ -189,6 +191,21 @@ std::string page_text(const std::string& markdown, const Style& style, bool answ
   if (!answers && markdown.find("<details>") != std::string::npos)
     page += '\n' + style.dim("answers: the same with --answers") + '\n';
   return page;
+}
+
+std::string one_more_hint(Desk& desk, const Lesson& lesson, const Style& style) {
+  const auto hints = hints_of(lesson);
+  auto& shown = desk.state.hints[lesson.number];
+  shown = std::min(shown + 1, static_cast<int>(hints.size()));
+  desk.save();
+  std::string text;
+  for (int k = 1; k <= shown; ++k) {
+    text += fmt::format("hint {} of {}\n{}\n", k, hints.size(),
+                        page_text(hints[static_cast<size_t>(k) - 1], style, true));
+  }
+  if (shown < static_cast<int>(hints.size()))
+    text += fmt::format("one more: lockstep lab hint {}\n", lesson.number);
+  return text;
 }
 
 }  // namespace lockstep::lab
