@@ -3,9 +3,10 @@
 // The model has 16 layers (lockstep::FullMLP). Write the step that makes it a little better: forget the old
 // gradients, go forward, measure the error, go backward, move every weight. Then write the loop.
 //
-// What you have: model->forward(input), model->parameters(), parameter.grad(), tensor.backward(),
-//                tensor.mean(), tensor.pow(2), tensor.narrow(0, begin, length), tensor.size(0),
-//                tensor.item<double>(), torch::NoGradGuard, torch::optim::SGD if you like.
+// What you have: model->zero_grad(), model->forward(input), model->parameters(), parameter.grad(),
+//                tensor.backward(), tensor.mean(), tensor.pow(2), tensor.narrow(0, begin, length),
+//                tensor.size(0), tensor.item<double>(), torch::NoGradGuard (while weights are moved),
+//                torch::optim::SGD if you like.
 // The lesson:    lockstep lab read 1
 // Your verdict:  lockstep lab check 1
 // A hint:        lockstep lab hint 1
@@ -23,9 +24,10 @@ namespace my_work {
 double train_step(lockstep::FullMLP& model, const torch::Tensor& input, const torch::Tensor& target,
                   double lr) {
   // 1. Forget the gradients of the step before: backward() adds to what is there.
-  // 2. Forward, and the mean squared error: the mean over all numbers of (output - target)^2.
-  // 3. Backward.
-  // 4. Every parameter moves against its gradient: w = w - lr * gradient, in place.
+  // 2. Forward.
+  // 3. The mean squared error: the mean over all numbers of (output - target)^2.
+  // 4. Backward.
+  // 5. Every parameter moves against its gradient: w = w - lr * gradient, in place.
   (void)model;
   (void)input;
   (void)target;

@@ -1,11 +1,12 @@
 // Lesson 2: the part of a transformer where tokens look at each other, and the loss that makes it learn.
 //
-// Attention mixes each position's value with those before it. It must not see what comes behind: that is
+// Attention mixes each position's value with those before it. It must not see what comes after: that is
 // what the model is asked to guess. And the loss compares each guess with the token that came next.
 //
 // What you have: torch::matmul, tensor.transpose(-2, -1), tensor.size(-1), torch::ones, tensor.triu,
-//                tensor.masked_fill, torch::softmax, torch::cross_entropy_loss, tensor.slice(dim, begin,
-//                end), tensor.flatten(first, last), std::sqrt, std::exp, std::numeric_limits.
+//                tensor.masked_fill, torch::softmax(tensor, dim), tensor.slice(dim, begin, end),
+//                tensor.flatten(first, last), torch::cross_entropy_loss(logits [n, vocabulary], tokens [n]),
+//                std::sqrt, std::exp, std::numeric_limits.
 // The lesson:    lockstep lab read 2
 // Your verdict:  lockstep lab check 2
 // A hint:        lockstep lab hint 2
@@ -21,7 +22,7 @@ namespace my_work {
 torch::Tensor causal_attention(const torch::Tensor& query, const torch::Tensor& key,
                                const torch::Tensor& value) {
   // 1. Scores [batch, heads, length, length]: each query times each key, divided by the root of the width.
-  // 2. A position must not look behind itself: such scores are minus infinity.
+  // 2. A query must not see keys of later positions: such scores are minus infinity.
   // 3. Softmax: the weights of one query sum to 1.
   // 4. Weights times values.
   (void)query;

@@ -5,8 +5,10 @@
 // neither the old checkpoint nor the new one is left. Mend both.
 //
 // What you have: lab::Packer (add, bytes) and lab::Unpacker (take, in the same order); lab::seal(bytes) and
-//                lab::unseal(bytes), which gives none if a byte was changed; disk.create, append, fsync,
-//                close, rename, remove, fsync_folder, exists, read. Names have no folder in them.
+//                lab::unseal(bytes), which gives none if a byte was changed; disk.create, append, fsync
+//                (while the file is open), close, rename(from, to), remove, fsync_folder, exists, read
+//                (none if there is no such file). Names have no folder in them. To read on:
+//                labs/lab/packing.h and labs/lab/disk.h in Lockstep's own folder.
 // The lesson:    lockstep lab read 3
 // Your verdict:  lockstep lab check 3
 // A hint:        lockstep lab hint 3
@@ -19,7 +21,8 @@
 
 namespace my_work {
 
-/// All that the training needs to go on: look at lab::TrainState in labs/lab/tiny_trainer.h.
+/// All that the training needs to go on. lab::TrainState (labs/lab/tiny_trainer.h) has step, rng (where the
+/// random numbers are), weights and momentum.
 lab::Bytes to_bytes(const lab::TrainState& state) {
   lab::Packer packer;
   packer.add(state.step);

@@ -4,8 +4,8 @@
 // the whole batch. Autograd does not help with that: backward() knows the samples that went through its copy.
 //
 // What you have: model->forward(input), model->parameters(), model->zero_grad(), parameter.grad(),
-//                tensor.backward(), tensor.narrow(0, begin, length), tensor.size(0), torch::mse_loss,
-//                torch::NoGradGuard.
+//                tensor.backward(), tensor.narrow(0, begin, length), tensor.size(0), tensor.item<double>(),
+//                torch::mse_loss(output, target), torch::NoGradGuard.
 // The lesson:    lockstep lab read 5
 // Your verdict:  lockstep lab check 5
 // A hint:        lockstep lab hint 5
