@@ -111,7 +111,7 @@ int main(int argc, char** argv) {
   if (comm.rank() != 0) return 0;
   std::printf("loss %.4f at first, %.4f at last, %.4f on unseen text; no model gets below %.4f\n", first,
               last, unseen, entropy);
-  std::printf("a place %s what comes behind it\n", causal ? "does not see" : "SEES");
+  std::printf("a place %s what comes after it\n", causal ? "does not see" : "SEES");
   std::printf("it writes:%s\n", write_on(model, tokenizer, length - 1).c_str());
   return unseen < 0.7 * first && unseen > 0.9 * entropy && causal ? 0 : 1;
 }

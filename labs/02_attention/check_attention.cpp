@@ -26,7 +26,7 @@ Input make_input(const Checker& checker, int64_t batch, int64_t heads, int64_t l
   return {draw(), draw(), draw()};
 }
 
-/// What is right, one position after the other: of the keys and values behind it nothing is ever touched.
+/// What is right, one position after the other: of the keys and values after it nothing is ever touched.
 /// `sees(t)`: how many positions position t looks at.
 Tensor reference(const Input& in, double scale, const std::function<int64_t(int64_t)>& sees) {
   std::vector<Tensor> rows;
