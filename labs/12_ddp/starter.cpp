@@ -25,7 +25,7 @@ namespace my_work {
 class Ddp {
  public:
   Ddp(lab::Rank& rank, lab::Net& net) : rank_(rank), net_(net) {
-    // A hook for each parameter that is trained.
+    // A hook for each parameter that is trained. It outlives your loop: capture the parameter by value.
   }
 
   /// One step on this rank's share of the batch. Returns this rank's own loss.
