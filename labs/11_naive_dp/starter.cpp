@@ -7,7 +7,7 @@
 // What you have: lab::collectives().broadcast(rank, span, root) and .all_reduce(rank, span), a sum in place;
 //                lab::floats(tensor) gives the floats of a tensor as a span; net.parameters(),
 //                net.forward(x), parameter.grad(), parameter.mutable_grad(), parameter.requires_grad(),
-//                a.is_same(b).
+//                a.is_same(b); rank.world_size(), P.
 // The lesson:    lockstep lab read 11
 // Your verdict:  lockstep lab check 11
 // When stuck:    lockstep lab hint 11

@@ -8,7 +8,8 @@
 //                lab::after_gradient(parameter, function) -> lab::GradientHook: the function runs in
 //                backward, right after the gradient is in parameter.grad(), for as long as the GradientHook
 //                lives; rank.start([...](lab::Rank& stream) { ... }) -> lab::Work: runs beside this rank's
-//                own code; lab::collectives().all_reduce(stream, span), lab::floats(tensor), work.wait().
+//                own code; lab::collectives().all_reduce(stream, span), a sum, which you divide by
+//                rank.world_size(); lab::floats(tensor), work.wait(). Add the members that you need.
 // The lesson:    lockstep lab read 12
 // Your verdict:  lockstep lab check 12
 // When stuck:    lockstep lab hint 12
@@ -24,7 +25,7 @@ namespace my_work {
 class Ddp {
  public:
   Ddp(lab::Rank& rank, lab::Net& net) : rank_(rank), net_(net) {
-    // A hook for each parameter that is trained.
+    // A hook for each parameter that is trained. It outlives your loop: capture the parameter by value.
   }
 
   /// One step on this rank's share of the batch. Returns this rank's own loss.

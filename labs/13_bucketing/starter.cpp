@@ -5,7 +5,7 @@
 // is to be done after backward: send what is left, wait, put the means back, and get ready for the next step.
 //
 // What you have: rank_.start([...](lab::Rank& stream) { ... }) -> lab::Work, work.wait();
-//                lab::collectives().all_reduce(stream, span), lab::floats(tensor);
+//                lab::collectives().all_reduce(stream, span), a sum; rank_.world_size(); lab::floats(tensor);
 //                parameter.grad(), parameter.mutable_grad(). The hooks are set already, as in lesson 12.
 // The lesson:    lockstep lab read 13
 // Your verdict:  lockstep lab check 13
@@ -53,7 +53,8 @@ class Bucketer {
   /// buckets must be as new.
   void finish() {
     // 1. Send what was not sent: a parameter without a gradient on this rank has kept its bucket waiting.
-    // 2. Wait for each bucket, and put its means back into the gradients.
+    // 2. Wait for each bucket, and put its means back into the gradients. One that was undefined on this rank
+    //    has a mean, too: make the tensor for it.
     // 3. Count from the beginning again.
   }
 

@@ -3,10 +3,12 @@
 // Cut a model of `layers` layers into `stages` parts, one for each rank, and train it as if it were whole:
 // hand the activation to the next stage, and the gradient back to the one before.
 //
-// What you have: lab::make_layer(number), layer.forward(x), lab::Stage{layers, input, output};
+// What you have: lab::make_layer(number) -> lab::Layer, layer.forward(x); lab::LayerRange{begin, end};
+//                lab::Stage{layers, input, output}, a std::vector<lab::Layer> and two tensors;
 //                tensor.detach(), tensor.requires_grad_(), output.backward(gradient), input.grad();
 //                rank.rank(), rank.world_size(), lab::send_tensor(rank, tensor, to), lab::recv_tensor(rank,
-//                from), lab::mean_squared_error(output, target) -> {loss, gradient}.
+//                from), lab::mean_squared_error(output, target) -> lab::LossAndGradient{loss, gradient}, a
+//                float and the gradient of `output`.
 // The lesson:    lockstep lab read 18
 // Your verdict:  lockstep lab check 18
 // If stuck:      lockstep lab hint 18
@@ -45,6 +47,7 @@ torch::Tensor stage_backward(lab::Stage& stage, const torch::Tensor& gradient) {
 
 /// One step on all ranks, stage r on rank r: the whole batch forward through all stages, then back. `input`
 /// is there on the first rank alone, `target` on the last one alone, which returns the loss. Others return 0.
+/// Leaves the gradients in the layers: the check clears them before a step, and changes the weights after.
 float naive_step(lab::Rank& rank, lab::Stage& stage, const torch::Tensor& input,
                  const torch::Tensor& target) {
   (void)rank;
