@@ -84,7 +84,7 @@ WeightsIndex parse_weights_index(std::string_view text, const std::string& origi
   if (document.size() != 2 || !document.contains("metadata") || !document.contains("weight_map")) {
     throw Error(fmt::format("{}: expected the keys 'metadata' and 'weight_map' alone", origin));
   }
-  const std::string metadata = origin + ": metadata";  // GCC 14 takes what is returned for a part of a temporary
+  const std::string metadata = origin + ": metadata";  // a temporary here: GCC 14 would warn
   const Json& total = only(document.at("metadata"), "total_size", metadata);
   if (!total.is_number_unsigned() || total.get<uint64_t>() > std::numeric_limits<int64_t>::max()) {
     throw Error(fmt::format("{}: total_size is {}, expected a number of bytes", origin, shown_json(total)));
