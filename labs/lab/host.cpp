@@ -4,7 +4,9 @@
 //   lab-host CODE.so [--with EARLIER.so]... [--seed S] [--world W] [--result FILE] [--progress FILE]
 #include <dlfcn.h>
 #include <fmt/format.h>
+#include <sys/prctl.h>
 
+#include <csignal>
 #include <cstdio>
 #include <string_view>
 #include <vector>
@@ -27,6 +29,7 @@ Function load(const char* path, const char* symbol) {
 }  // namespace
 
 int main(int argc, char** argv) {
+  prctl(PR_SET_PDEATHSIG, SIGKILL);  // Ctrl-C ends `lockstep lab`, and with it whatever a learner's code does
   std::vector<char*> rest = {argv[0]};
   for (int i = 2; i < argc; ++i) {
     if (std::string_view(argv[i]) != "--with" || i + 1 == argc) {

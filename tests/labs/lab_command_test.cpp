@@ -170,6 +170,37 @@ TEST_F(LabCommand, ReplaysAFailureByItsSeedAndWorld) {
   EXPECT_EQ(again.at("what"), first.at("what"));
 }
 
+TEST_F(LabCommand, BuildsOnTheLearnersOwnCode) {
+  const fs::path labs = fs::path(LOCKSTEP_TREE) / "labs";
+  const auto take = [&](const std::string& from, const std::string& to) {
+    test::write_file(folder_ / "my_work" / to, test::read_file(labs / from));
+  };
+  take("11_naive_dp/solution.cpp", "step11_naive_dp.cpp");
+  take("07_primitives/solution.cpp", "step07_primitives.cpp");
+  EXPECT_THAT(lab({"check", "11", "--mine"}).errors, HasSubstr("lockstep lab start 9"));
+  take("09_ring_allreduce/solution.cpp", "step09_ring_allreduce.cpp");
+  EXPECT_EQ(lab({"check", "11", "--mine"}).exit_code, 0);
+  take("09_ring_allreduce/mutants/counted_twice.cpp", "step09_ring_allreduce.cpp");
+  EXPECT_EQ(lab({"check", "11", "--mine"}).exit_code, 1);
+  EXPECT_EQ(lab({"check", "11"}).exit_code, 0) << "the library's own all-reduce";
+}
+
+TEST_F(LabCommand, LeavesNothingWhenItIsInterrupted) {
+  lab({"start", "9"});
+  write_solution_with("while (true) pause();");
+  test::Child child({LOCKSTEP_COMMAND, "lab", "check", "9"}, {.folder = folder_.path()});
+  const auto is_checking = [&] {
+    for (const pid_t pid : child.family()) {
+      if (test::read_file(fmt::format("/proc/{}/comm", pid)) == "lab-host\n") return true;
+    }
+    return false;
+  };
+  EXPECT_TRUE(test::eventually(is_checking));
+  child.send(SIGINT);
+  EXPECT_EQ(child.wait(), 128 + SIGINT);
+  EXPECT_TRUE(child.leaves_nothing());
+}
+
 TEST_F(LabCommand, GradesAQuiz) {
   const auto asked = lab({"quiz", "9", "--seed", "5"});
   EXPECT_EQ(asked.exit_code, 0);
