@@ -156,6 +156,7 @@ Verdict read_result(const nlohmann::json& json, const Lesson& lesson, const Chec
 class Scratch {
  public:
   explicit Scratch(const std::filesystem::path& folder) : path_(folder / fmt::format("check-{}", getpid())) {
+    remove_abandoned(folder);
     std::filesystem::create_directories(path_);
   }
   Scratch(const Scratch&) = delete;
@@ -167,6 +168,17 @@ class Scratch {
   std::filesystem::path operator/(const std::string& name) const { return path_ / name; }
 
  private:
+  /// What a check left that was interrupted.
+  static void remove_abandoned(const std::filesystem::path& folder) {
+    if (!std::filesystem::exists(folder)) return;
+    for (const auto& entry : std::filesystem::directory_iterator(folder)) {
+      const auto name = entry.path().filename().string();
+      if (!name.starts_with("check-") || std::filesystem::exists("/proc/" + name.substr(6))) continue;
+      std::error_code ignored;
+      std::filesystem::remove_all(entry.path(), ignored);
+    }
+  }
+
   std::filesystem::path path_;
 };
 
