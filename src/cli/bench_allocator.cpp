@@ -8,6 +8,7 @@
 #include <chrono>
 #include <nlohmann/json.hpp>
 
+#include "cli/bench_constants.h"
 #include "cli/sample.h"
 #include "cli/torch_verbs.h"
 #include "lockstep/comms/shared_allocator.h"
@@ -18,9 +19,6 @@
 namespace lockstep::cli {
 
 namespace {
-
-constexpr uint64_t kSeed = 1;
-constexpr double kLearningRate = 1e-5;  // wide models diverge at 1e-3, and denormal numbers are slow
 
 int64_t page_faults() {
   rusage use = {};
@@ -34,9 +32,9 @@ class Contender {
   Contender(std::string name, bool shared, const BenchAllocatorOptions& options, const at::Tensor& input)
       : name_(std::move(name)), shared_(shared), input_(input) {
     use_shared_allocator(shared_);
-    model_ = FullMLP(options.dim, options.depth, kSeed);
-    optimizer_ =
-        std::make_unique<torch::optim::Adam>(model_->parameters(), torch::optim::AdamOptions(kLearningRate));
+    model_ = FullMLP(options.dim, options.depth, kBenchSeed);
+    optimizer_ = std::make_unique<torch::optim::Adam>(model_->parameters(),
+                                                      torch::optim::AdamOptions(kBenchLearningRate));
   }
 
   void round(int64_t steps) {

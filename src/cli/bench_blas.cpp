@@ -22,13 +22,13 @@ namespace {
 
 namespace fs = std::filesystem;
 
-struct BenchOptions {
+struct BlasBenchOptions {
   int64_t rounds = 5;
   JsonOutput json;
 };
 
 /// A way to start the same program.
-struct Contender {
+struct BlasKernels {
   std::string name;
   launch::Environment environment;
   bool under_lockstep_run = false;
@@ -53,7 +53,7 @@ TorchProbe probe_under_run(const launch::Environment& environment) {
 }
 
 /// The probe checks a product against whole numbers before it times one, and fails if it is wrong.
-void measure(Contender& contender) {
+void measure(BlasKernels& contender) {
   const TorchProbe probe = contender.under_lockstep_run ? probe_under_run(contender.environment)
                                                         : probe_torch(contender.environment);
   if (!probe.ok) throw Error(fmt::format("{}: lockstep-torch: {}", contender.name, probe.problem));
@@ -61,9 +61,9 @@ void measure(Contender& contender) {
   contender.gflops.add(probe.gflops);
 }
 
-std::vector<Contender> contenders(const launch::Environment& environment) {
+std::vector<BlasKernels> contenders(const launch::Environment& environment) {
   const launch::Environment untouched = launch::with_coretype(environment, "");
-  std::vector<Contender> all = {
+  std::vector<BlasKernels> all = {
       {.name = "by itself", .environment = untouched},
       {.name = "under lockstep run", .environment = untouched, .under_lockstep_run = true}};
   const std::string asked = launch::asked_coretype(environment);
@@ -78,11 +78,12 @@ std::vector<Contender> contenders(const launch::Environment& environment) {
   return all;
 }
 
-double ratio(const Contender& contender, const Contender& first) {
+double ratio(const BlasKernels& contender, const BlasKernels& first) {
   return contender.gflops.median() / first.gflops.median();
 }
 
-void print(const BenchOptions& options, const std::vector<Contender>& all, const launch::BlasChoice& choice) {
+void print(const BlasBenchOptions& options, const std::vector<BlasKernels>& all,
+           const launch::BlasChoice& choice) {
   fmt::print(
       "LibTorch's float product of 1024 x 1024 matrices on one core, checked before it is timed; {} rounds,\n"
       "alternated; GFLOP/s: median (lowest to highest)\n\n",
@@ -97,7 +98,7 @@ void print(const BenchOptions& options, const std::vector<Contender>& all, const
                                      : fmt::format("sets OPENBLAS_CORETYPE={}", choice.coretype));
 }
 
-nlohmann::json to_json(const BenchOptions& options, const std::vector<Contender>& all,
+nlohmann::json to_json(const BlasBenchOptions& options, const std::vector<BlasKernels>& all,
                        const launch::BlasChoice& choice) {
   auto rows = nlohmann::json::array();
   for (const auto& contender : all) {
@@ -114,7 +115,7 @@ nlohmann::json to_json(const BenchOptions& options, const std::vector<Contender>
 }
 
 /// Whether the kernels that `lockstep run` should have brought about were the ones that ran.
-void require_fast_kernels(const std::vector<Contender>& all, const launch::BlasChoice& choice) {
+void require_fast_kernels(const std::vector<BlasKernels>& all, const launch::BlasChoice& choice) {
   const std::string expected = choice.coretype.empty() ? all[0].core : choice.coretype;
   const std::string& core = all[1].core;
   if (launch::kernel_tier(core) >= launch::kernel_tier(expected)) return;
@@ -124,12 +125,12 @@ void require_fast_kernels(const std::vector<Contender>& all, const launch::BlasC
                   core, expected));
 }
 
-int bench(const BenchOptions& options) {
+int bench_blas(const BlasBenchOptions& options) {
   const launch::Environment environment = launch::current_environment();
   const launch::Environment untouched = launch::with_coretype(environment, "");
   const launch::BlasChoice choice =
       launch::choose_coretype(launch::detect_cpu(), launch::probe_openblas(untouched), untouched);
-  std::vector<Contender> all = contenders(environment);
+  std::vector<BlasKernels> all = contenders(environment);
   for (int64_t round = 0; round < options.rounds; ++round) {
     for (auto& contender : all) measure(contender);
   }
@@ -142,10 +143,10 @@ int bench(const BenchOptions& options) {
 }  // namespace
 
 Action define_bench_blas(Flags flags) {
-  const auto options = std::make_shared<BenchOptions>();
+  const auto options = std::make_shared<BlasBenchOptions>();
   flags.number("--rounds", options->rounds, 1, 1000, "Starts of each program");
   options->json.add_to(flags);
-  return [options](const Invocation&) { return bench(*options); };
+  return [options](const Invocation&) { return bench_blas(*options); };
 }
 
 }  // namespace lockstep::cli

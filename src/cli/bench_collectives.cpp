@@ -21,7 +21,7 @@ namespace {
 
 using Json = nlohmann::json;
 
-struct Options {
+struct CollectiveBenchOptions {
   CollectiveBench bench;
   std::string engines = "shm";
   std::string algorithms;
@@ -31,7 +31,7 @@ struct Options {
 };
 
 /// The rows of the table: by size, then by engine.
-std::vector<BenchRow> asked_rows(const Options& options) {
+std::vector<BenchRow> asked_rows(const CollectiveBenchOptions& options) {
   const auto engines = parse_engines(options.engines);
   const auto buffers = options.bench.world * std::ssize(engines) * 2;
   const auto sizes = parse_sizes(options.sizes, buffers);
@@ -137,7 +137,7 @@ Json copies_json(const std::vector<BenchRow>& rows, int64_t world) {
   return copies;
 }
 
-void print_rows(const Json& rows) {
+void print_collective_rows(const Json& rows) {
   fmt::print("{:>10} {:<7} {:<18} {:>32} {:>12} {:>11} {:>11} {:>7} {:>9}\n", "bytes", "engine", "algorithm",
              "time us", "predicted us", "algbw GB/s", "busbw GB/s", "wrong", "of floor");
   for (const auto& row : rows) {
@@ -156,12 +156,12 @@ void print_rows(const Json& rows) {
   }
 }
 
-void print(const Options& options, const Json& document) {
+void print(const CollectiveBenchOptions& options, const Json& document) {
   fmt::print("{} over {} ranks, {} rounds alternated between the engines; time: median (lowest to highest)\n",
              options.bench.collective, options.bench.world, options.bench.rounds);
   fmt::print("{}\n\n",
              options.bench.staged ? "buffers outside of shared memory" : "buffers by Communicator::allocate");
-  print_rows(document["rows"]);
+  print_collective_rows(document["rows"]);
   for (const auto& ratio : document["ratios"]) {
     fmt::print("{:>10} bytes: {} takes {:.2f} times as long as shm ({:.2f} to {:.2f} over rounds)\n",
                ratio["bytes"].get<int64_t>(), ratio["engine"].get<std::string>(),
@@ -183,7 +183,8 @@ void print(const Options& options, const Json& document) {
 }
 
 /// The model to predict by, if it is in a file; refused if it does not know one of the rows.
-std::optional<SavedModel> given_model(const Options& options, const std::vector<BenchRow>& rows) {
+std::optional<SavedModel> given_model(const CollectiveBenchOptions& options,
+                                      const std::vector<BenchRow>& rows) {
   if (options.model_file.empty()) return std::nullopt;
   SavedModel saved = load_model(options.model_file);
   for (const auto& row : rows) {
@@ -195,7 +196,7 @@ std::optional<SavedModel> given_model(const Options& options, const std::vector<
   return saved;
 }
 
-int bench(Options& options) {
+int bench_collectives(CollectiveBenchOptions& options) {
   if (options.bench.collective == "pingpong" && options.bench.world < 2)
     throw UsageError("--world 1: pingpong takes two; hint: --world 2");
   options.json.check();
@@ -232,7 +233,7 @@ int bench(Options& options) {
 }
 
 Action define(Flags flags, const char* collective) {
-  const auto options = std::make_shared<Options>();
+  const auto options = std::make_shared<CollectiveBenchOptions>();
   options->bench.collective = collective;
   flags.number("--world", options->bench.world, 1, 64, "Ranks");
   flags.text("--engines", options->engines, "Engines, taken by turns: shm, gloo, mpi", "LIST");
@@ -243,7 +244,7 @@ Action define(Flags flags, const char* collective) {
   flags.text("--model", options->model_file,
              "Predict by this model of bench --fit; without, by one fitted on the way", "FILE");
   options->json.add_to(flags);
-  return [options](const Invocation&) { return bench(*options); };
+  return [options](const Invocation&) { return bench_collectives(*options); };
 }
 
 }  // namespace

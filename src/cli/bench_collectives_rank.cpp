@@ -28,7 +28,7 @@ struct EngineMemory {
 };
 
 /// A row under way.
-struct Row {
+struct BufferRow {
   Communicator comm;
   BenchRow request;
   Buffers buffers;
@@ -65,7 +65,7 @@ std::map<std::string, EngineMemory> join(const CollectiveBench& bench, const Kin
 }
 
 /// Fills, calls once, and counts what is wrong, over all ranks.
-void check(Row& row, const Kind& kind) {
+void check(BufferRow& row, const Kind& kind) {
   const int rank = row.comm.rank();
   const int world = row.comm.world_size();
   const Buffers& b = row.buffers;
@@ -88,7 +88,7 @@ double microseconds_since(Clock::time_point begin) {
 /// Microseconds of a call: the median of many, so that one during which this rank was put off its core does
 /// not count. The owner of large data has just written it, as backward writes gradients; small data is called
 /// for several times in a row, since it stays in the cache anyhow and reading the clock would count.
-double measure(Row& row, const Kind& kind) {
+double measure(BufferRow& row, const Kind& kind) {
   const Buffers& b = row.buffers;
   const CallOptions options = {.algorithm = row.request.algorithm};
   const bool is_small = row.request.bytes <= 4096;
@@ -109,7 +109,7 @@ double measure(Row& row, const Kind& kind) {
 }
 
 /// So many calls that a measurement takes about 20 ms; rank 0 decides.
-void set_calls(Row& row, const Kind& kind) {
+void set_calls(BufferRow& row, const Kind& kind) {
   measure(row, kind);
   std::vector<int32_t> calls = {static_cast<int32_t>(std::clamp(20'000 / measure(row, kind), 3.0, 20'000.0))};
   row.comm.broadcast(calls);
@@ -117,7 +117,7 @@ void set_calls(Row& row, const Kind& kind) {
 }
 
 /// The loads, additions and stores of a push all-reduce, on memory of this rank alone.
-double measure_floor(Row& row, std::vector<float>& memory) {
+double measure_floor(BufferRow& row, std::vector<float>& memory) {
   const int world = row.comm.world_size();
   const int64_t part = (row.buffers.count + world - 1) / world;
   memory.resize(std::max(memory.size(), static_cast<size_t>(part * world)));
@@ -147,7 +147,7 @@ bool has_floor(const CollectiveBench& bench, const BenchRow& row) {
 int bench_rank(const CollectiveBench& bench, const std::string& file) {
   const Kind kind = kind_of(bench.collective, static_cast<int>(bench.world));
   const auto engines = join(bench, kind);
-  std::vector<Row> rows;
+  std::vector<BufferRow> rows;
   for (const auto& request : bench.rows) {
     const auto& [comm, memory] = engines.at(request.engine);
     auto* const input = static_cast<float*>(memory.get());

@@ -15,7 +15,7 @@ namespace lockstep::cli {
 
 namespace {
 
-struct Options {
+struct DdpBenchOptions {
   DdpBench bench;
   std::string models = "mlp:128x16";
   std::string batches = "32";
@@ -25,7 +25,7 @@ struct Options {
   JsonOutput json;
 };
 
-int bench(Options& options) {
+int bench_ddp(DdpBenchOptions& options) {
   DdpBench& bench = options.bench;
   bench.models = parse_mlps(options.models, options.batches);
   const auto peers = parse_ddp_peers(options.peers);
@@ -46,7 +46,7 @@ int bench(Options& options) {
 }  // namespace
 
 Action define_bench_ddp(Flags flags) {
-  const auto options = std::make_shared<Options>();
+  const auto options = std::make_shared<DdpBenchOptions>();
   DdpBench& bench_of = options->bench;
   flags.number("--world", bench_of.world, 1, 64, "Ranks");
   flags.text("--model", options->models, "Models: mlp:WIDTHxLAYERS", "LIST");
@@ -67,7 +67,7 @@ Action define_bench_ddp(Flags flags) {
   return [options](const Invocation&) {
     const InterruptGuard guard;
     try {
-      return bench(*options);
+      return bench_ddp(*options);
     } catch (const Interrupted&) {
       return kExitInterrupted;  // with nothing left behind
     }

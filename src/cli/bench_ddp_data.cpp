@@ -4,6 +4,7 @@
 #include <ATen/ops/cat.h>
 #include <ATen/ops/randn.h>
 
+#include "cli/bench_constants.h"
 #include "cli/bench_numbers.h"
 #include "parallel/seed.h"
 
@@ -11,12 +12,10 @@ namespace lockstep::cli {
 
 namespace {
 
-constexpr uint64_t kSeed = 1;
-
 /// The same for a model wherever it stands in the list.
 at::Tensor draw(const DdpBench& bench, size_t model, int rank, uint64_t which) {
   const auto& sizes = bench.models[model];
-  const uint64_t seed = parallel::derive_seed(kSeed, parallel::Stream::kBatches,
+  const uint64_t seed = parallel::derive_seed(kBenchSeed, parallel::Stream::kBatches,
                                               static_cast<uint64_t>(sizes.dim * 1000 + sizes.depth));
   auto generator = at::detail::createCPUGenerator(
       parallel::derive_seed(seed, parallel::Stream::kBatches, static_cast<uint64_t>(rank) * 2 + which));
@@ -26,7 +25,7 @@ at::Tensor draw(const DdpBench& bench, size_t model, int rank, uint64_t which) {
 }  // namespace
 
 FullMLP make_ddp_model(const DdpBench& bench, size_t model) {
-  return FullMLP(bench.models[model].dim, bench.models[model].depth, kSeed);
+  return FullMLP(bench.models[model].dim, bench.models[model].depth, kBenchSeed);
 }
 
 DdpData make_ddp_data(const DdpBench& bench, size_t model, int rank) {

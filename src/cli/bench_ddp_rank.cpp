@@ -23,9 +23,9 @@ namespace {
 using Json = nlohmann::json;
 
 /// Answers the benchmark's questions for Lockstep, or for one LibTorch process alone.
-class Rank {
+class DdpRank {
  public:
-  Rank(const DdpRankOptions& options, DdpBench bench, int rank)
+  DdpRank(const DdpRankOptions& options, DdpBench bench, int rank)
       : folder_(options.folder), bench_(std::move(bench)), rank_(rank) {
     if (options.system == "lockstep") comm_ = init_distributed({.engine = bench_.engine});
   }
@@ -115,7 +115,7 @@ int run_bench_ddp_rank(const DdpRankOptions& options, const Invocation&) {
   if (!stream) throw UsageError(fmt::format("{}: cannot be read", request));
   const int number = identify().rank;
   AskedRank pipes(options.folder, options.system, number);
-  Rank rank(options, Json::parse(stream).get<DdpBench>(), number);
+  DdpRank rank(options, Json::parse(stream).get<DdpBench>(), number);
   while (const auto question = pipes.next()) {
     // The ranks beside a single process keep its place among the cores, and sleep.
     const bool idle = options.system == "libtorch" && number != 0;

@@ -100,7 +100,7 @@ Json all_settings_json(const DdpBench& bench, const BenchSettings& settings, siz
   return all;
 }
 
-void print_head(const Json& document) {
+void print_ddp_head(const Json& document) {
   const Json& settings = document["settings"];
   const Json& row = document["rows"][0];
   fmt::print("data parallel training on {} over {}, {} at {}; {}, by turns; ms: median (lowest to highest)\n",
@@ -118,7 +118,7 @@ void print_head(const Json& document) {
       settings["loss_tolerance"].get<double>(), settings["check_steps"].get<int>());
 }
 
-void print_rows(const Json& document) {
+void print_ddp_rows(const Json& document) {
   fmt::print("{:<14} {:>6}  {:<18} {:<26} {:<24} {:>11} {:>11} {:>12} {:>12}\n", "model", "batch", "system",
              "step ms", "times lockstep's", "first loss", "last loss", "wire bytes", "exposed ms");
   for (const auto& row : document["rows"]) {
@@ -192,8 +192,8 @@ Json ddp_document(const DdpBench& bench, const BenchSettings& settings,
 }
 
 void print_ddp(const Json& document) {
-  print_head(document);
-  print_rows(document);
+  print_ddp_head(document);
+  print_ddp_rows(document);
   for (const auto& model : document["breakdown"]) {
     print_breakdown(model);
     print_bound(model, document["rows"]);

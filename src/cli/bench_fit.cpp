@@ -26,7 +26,7 @@ constexpr double kErrorToReach = 0.25;
 constexpr double kRegretToReach = 1.15;
 constexpr size_t kLeastSizes = 5;  // three to fit, two held out
 
-struct Options {
+struct FitOptions {
   CollectiveBench bench = {.collective = "allreduce", .rounds = 5};
   std::string engines;
   std::string sizes;
@@ -79,7 +79,7 @@ std::vector<std::string> candidates(int world) {
   return rank_order;
 }
 
-std::vector<BenchRow> rows_of(const Options& options) {
+std::vector<BenchRow> rows_of(const FitOptions& options) {
   const auto engines = parse_engines(options.engines);
   auto sizes = parse_sizes(options.sizes, options.bench.world * std::ssize(engines));
   if (sizes.size() < kLeastSizes) {
@@ -212,7 +212,7 @@ void print_picks(const Json& engines) {
   }
 }
 
-void print(const Options& options, const plan::Model& model, const Json& document) {
+void print(const FitOptions& options, const plan::Model& model, const Json& document) {
   fmt::print("allreduce over {} ranks, {} rounds, every row in each; time: median\n", options.bench.world,
              options.bench.rounds);
   fmt::print("fitted to every second size, judged by the sizes between, which are held out\n\n");
@@ -239,7 +239,7 @@ void print(const Options& options, const plan::Model& model, const Json& documen
   }
 }
 
-int bench_fit(Options& options) {
+int bench_fit(FitOptions& options) {
   options.json.check();
   if (!options.save_file.empty()) check_writable("--save", options.save_file);
   options.bench.rows = rows_of(options);
@@ -273,7 +273,7 @@ int bench_fit(Options& options) {
 }  // namespace
 
 Action define_bench_fit(Flags flags) {
-  const auto options = std::make_shared<Options>();
+  const auto options = std::make_shared<FitOptions>();
   options->engines = built_engines();
   flags.number("--world", options->bench.world, 2, 64, "Ranks");
   flags.text("--engines", options->engines, "Engines to fit", "LIST");

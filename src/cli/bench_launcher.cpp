@@ -23,7 +23,7 @@ namespace {
 namespace fs = std::filesystem;
 using Command = std::vector<std::string>;
 
-struct BenchOptions {
+struct LauncherBenchOptions {
   int64_t world = 2;
   int64_t rounds = 9;
   std::string peers;
@@ -31,7 +31,7 @@ struct BenchOptions {
 };
 
 /// A launcher under test.
-struct Contender {
+struct Launcher {
   std::string name;
   Command start;  ///< Up to where the program's words follow.
   Sample notice_ms = {};
@@ -39,7 +39,7 @@ struct Contender {
   Sample empty_job_ms = {};
 };
 
-constexpr auto kLimit = std::chrono::seconds(60);
+constexpr auto kLongestJob = std::chrono::seconds(60);
 
 double now_ms() {
   return std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now().time_since_epoch())
@@ -78,12 +78,13 @@ std::optional<double> read_stamp(const fs::path& file) {
 }
 
 /// One rank kills itself; the others note when they are asked to stop.
-void measure_death(Contender& contender, const fs::path& self, int64_t world) {
+void measure_death(Launcher& contender, const fs::path& self, int64_t world) {
   const RoundFolder folder;
   auto environment = launch::current_environment();
   environment["LOCKSTEP_BENCH_WORLD"] = std::to_string(world);
-  const auto run = launch::capture(
-      joined(contender.start, {self.string(), "bench-rank", folder.path().string()}), environment, kLimit);
+  const auto run =
+      launch::capture(joined(contender.start, {self.string(), "bench-rank", folder.path().string()}),
+                      environment, kLongestJob);
   const double gone = now_ms();
   const auto died = read_stamp(folder.path() / kDiedFile);
   if (!run.started || run.timed_out || run.exit_code == 0 || !died) {
@@ -100,7 +101,7 @@ void measure_death(Contender& contender, const fs::path& self, int64_t world) {
   if (first_notice) contender.notice_ms.add(*first_notice - *died);
 }
 
-double time_of(const std::string& what, const Command& command, std::chrono::seconds limit = kLimit) {
+double time_of(const std::string& what, const Command& command, std::chrono::seconds limit = kLongestJob) {
   const double start = now_ms();
   const auto run = launch::capture(command, launch::current_environment(), limit);
   const double end = now_ms();
@@ -109,9 +110,10 @@ double time_of(const std::string& what, const Command& command, std::chrono::sec
   return end - start;
 }
 
-std::vector<Contender> contenders(const BenchOptions& options, const fs::path& self, const fs::path& logs) {
+std::vector<Launcher> contenders(const LauncherBenchOptions& options, const fs::path& self,
+                                 const fs::path& logs) {
   const std::string world = std::to_string(options.world);
-  std::vector<Contender> all = {
+  std::vector<Launcher> all = {
       {.name = "lockstep run",
        .start = {self.string(), "run", "--nproc-per-node", world, "--log-dir", logs.string(), "--"}}};
   if (options.peers.empty()) return all;
@@ -129,7 +131,7 @@ struct FrontDoor {
   Sample direct_ms, through_ms, added_ms;
 };
 
-void measure_front_door(FrontDoor& door, const fs::path& self, std::chrono::seconds limit = kLimit) {
+void measure_front_door(FrontDoor& door, const fs::path& self, std::chrono::seconds limit = kLongestJob) {
   const fs::path script = self.parent_path().parent_path().parent_path().parent_path() / "lockstep";
   door.direct_ms.add(time_of("lockstep --version", {self.string(), "--version"}));
   if (!fs::exists(script)) return;  // an installed command has no front door
@@ -141,7 +143,7 @@ nlohmann::json to_json(const Sample& sample) {
   return {{"median", sample.median()}, {"low", sample.low()}, {"high", sample.high()}};
 }
 
-void print(const BenchOptions& options, const std::vector<Contender>& all, const FrontDoor& door) {
+void print(const LauncherBenchOptions& options, const std::vector<Launcher>& all, const FrontDoor& door) {
   fmt::print(
       "{} ranks, one of which dies of SIGKILL; {} rounds, alternated; milliseconds: median (lowest to "
       "highest)\n\n",
@@ -166,7 +168,7 @@ void print(const BenchOptions& options, const std::vector<Contender>& all, const
   }
 }
 
-int bench(const BenchOptions& options) {
+int bench_launcher(const LauncherBenchOptions& options) {
   const fs::path self = fs::read_symlink("/proc/self/exe");
   const RoundFolder logs;
   auto all = contenders(options, self, logs.path());
@@ -199,12 +201,12 @@ int bench(const BenchOptions& options) {
 }  // namespace
 
 Action define_bench_launcher(Flags flags) {
-  const auto options = std::make_shared<BenchOptions>();
+  const auto options = std::make_shared<LauncherBenchOptions>();
   flags.number("--world", options->world, 2, 64, "Ranks");
   flags.number("--rounds", options->rounds, 1, 1000, "Rounds, alternated between the launchers");
   flags.text("--peers", options->peers, "Measure this launcher too", "mpirun");
   options->json.add_to(flags);
-  return [options](const Invocation&) { return bench(*options); };
+  return [options](const Invocation&) { return bench_launcher(*options); };
 }
 
 }  // namespace lockstep::cli

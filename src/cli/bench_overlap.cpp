@@ -8,6 +8,7 @@
 #include <cmath>
 #include <nlohmann/json.hpp>
 
+#include "cli/bench_constants.h"
 #include "cli/sample.h"
 #include "cli/torch_verbs.h"
 #include "lockstep/comms/data_parallel_comms.h"
@@ -25,8 +26,6 @@ namespace {
 
 using ddp::milliseconds_of;
 
-constexpr uint64_t kSeed = 1;
-constexpr double kLearningRate = 1e-5;
 constexpr int64_t kTrialBatch = 64;
 
 /// Where a step's time went, in ms. Communication is what follows backward.
@@ -43,8 +42,8 @@ class Trainer {
  public:
   Trainer(const BenchOverlapOptions& options, Communicator comm)
       : comms_(std::move(comm)),
-        model_(options.dim, options.depth, kSeed),
-        optimizer_(model_->parameters(), torch::optim::AdamOptions(kLearningRate)),
+        model_(options.dim, options.depth, kBenchSeed),
+        optimizer_(model_->parameters(), torch::optim::AdamOptions(kBenchLearningRate)),
         ddp_(model_, comms_.communicator(),
              {.bucket_cap_mib = options.bucket_cap_mib,
               .first_bucket_cap_mib = options.bucket_cap_mib,

@@ -16,7 +16,7 @@ namespace lockstep::cli {
 
 namespace {
 
-struct Options {
+struct PipelineBenchOptions {
   std::string schedules = "naive,gpipe,1f1b,interleaved";
   PipelineOptions shape = {.stages = 2, .microbatches = 8};
   std::string model = "mlp:1024x16";
@@ -30,7 +30,7 @@ struct Options {
   JsonOutput json;
 };
 
-PipelineBench request_of(const Options& options) {
+PipelineBench request_of(const PipelineBenchOptions& options) {
   constexpr int64_t kMostStages = 64;
   if (options.shape.stages > kMostStages) {
     throw UsageError(
@@ -51,7 +51,7 @@ PipelineBench request_of(const Options& options) {
   return bench;
 }
 
-void check_peers(const Options& options, const PipelineBench& bench) {
+void check_peers(const PipelineBenchOptions& options, const PipelineBench& bench) {
   if (options.peers.empty()) return;
   if (options.peers != "pytorch") {
     throw UsageError(fmt::format("--peers '{}': there is no such peer; hint: pytorch", options.peers));
@@ -70,7 +70,7 @@ void write_trace(const std::string& file, PipelineSystems& systems, const Pipeli
   write_json("--trace", file, pipeline_trace(steps));
 }
 
-int bench_pipeline(const Options& options) {
+int bench_pipeline(const PipelineBenchOptions& options) {
   const PipelineBench bench = request_of(options);
   check_peers(options, bench);
   transport::require_engine(bench.engine, "--engine");
@@ -91,7 +91,7 @@ int bench_pipeline(const Options& options) {
 }  // namespace
 
 Action define_bench_pipeline(Flags flags) {
-  const auto options = std::make_shared<Options>();
+  const auto options = std::make_shared<PipelineBenchOptions>();
   flags.text("--schedules", options->schedules, "Which: naive, gpipe, 1f1b, interleaved, or all", "LIST");
   options->shape.add_to(flags);
   flags.text("--model", options->model, "The model that is cut: mlp:WIDTHxLAYERS", "NAME");

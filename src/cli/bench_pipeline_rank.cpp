@@ -26,9 +26,9 @@ namespace {
 using Json = nlohmann::json;
 
 /// This rank's part of a model that a schedule trains.
-class Training {
+class PipelineTraining {
  public:
-  Training(const PipelineBench& bench, const PipelineRow& row, const Communicator& comm)
+  PipelineTraining(const PipelineBench& bench, const PipelineRow& row, const Communicator& comm)
       : stages_(make_pipeline_stages(bench, row, comm.rank())),
         pipeline_(stages_, comm, mean_squared_error,
                   {.schedule = row.schedule, .microbatches = static_cast<int>(bench.microbatches)}) {
@@ -72,9 +72,9 @@ class Training {
 };
 
 /// Answers the benchmark's questions.
-class Rank {
+class PipelineRank {
  public:
-  Rank(const PipelineRankOptions& options, PipelineBench bench)
+  PipelineRank(const PipelineRankOptions& options, PipelineBench bench)
       : folder_(options.folder),
         bench_(std::move(bench)),
         comm_(init_distributed({.engine = bench_.engine})) {}
@@ -83,7 +83,7 @@ class Rank {
     const std::string what = question["do"];
     if (what == "hello") return bench_hello();
     if (what == "build") return build(question["writes_files"]);
-    Training& training = *trainings_.at(question["row"]);
+    PipelineTraining& training = *trainings_.at(question["row"]);
     if (what == "check") return check(training, question["steps"]);
     if (what == "time") return time(training, question["warm_up"], question["steps"]);
     if (what == "spans") return spans(training);
@@ -94,11 +94,12 @@ class Rank {
   Json build(bool writes_files) {
     if (writes_files && comm_.rank() == 0) write_pipeline_files(folder_, bench_);
     batch_ = make_pipeline_batch(bench_);
-    for (const auto& row : bench_.rows) trainings_.push_back(std::make_unique<Training>(bench_, row, comm_));
+    for (const auto& row : bench_.rows)
+      trainings_.push_back(std::make_unique<PipelineTraining>(bench_, row, comm_));
     return Json::object();
   }
 
-  Json check(Training& training, int64_t steps) {
+  Json check(PipelineTraining& training, int64_t steps) {
     auto losses = Json::array();
     for (int64_t i = 0; i < steps; ++i) {
       const at::Tensor loss = training.step(batch_);
@@ -108,7 +109,7 @@ class Rank {
     return {{"losses", losses}};
   }
 
-  Json time(Training& training, int64_t warm_up, int64_t steps) {
+  Json time(PipelineTraining& training, int64_t warm_up, int64_t steps) {
     for (int64_t i = 0; i < warm_up; ++i) training.step(batch_);
     std::vector<int64_t> begin_ns, end_ns;
     double forward_ms = 0, backward_ms = 0, loss = 0;
@@ -143,7 +144,7 @@ class Rank {
             {"loss", loss}};
   }
 
-  Json spans(Training& training) {
+  Json spans(PipelineTraining& training) {
     comm_.barrier();
     training.step(batch_);
     auto actions = Json::array();
@@ -155,7 +156,7 @@ class Rank {
   const PipelineBench bench_;
   Communicator comm_;
   PipelineBatch batch_;
-  std::vector<std::unique_ptr<Training>> trainings_;
+  std::vector<std::unique_ptr<PipelineTraining>> trainings_;
 };
 
 }  // namespace
@@ -165,7 +166,7 @@ int run_bench_pipeline_rank(const PipelineRankOptions& options, const Invocation
   std::ifstream stream(request);
   if (!stream) throw UsageError(fmt::format("{}: cannot be read", request));
   AskedRank pipes(options.folder, "lockstep", identify().rank);
-  Rank rank(options, Json::parse(stream).get<PipelineBench>());
+  PipelineRank rank(options, Json::parse(stream).get<PipelineBench>());
   while (const auto question = pipes.next()) pipes.answer(rank.answer(*question));
   return 0;
 }

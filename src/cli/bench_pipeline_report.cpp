@@ -1,4 +1,5 @@
 #include "cli/bench_pipeline_report.h"
+#include "cli/percent.h"
 
 #include <fmt/format.h>
 
@@ -106,10 +107,6 @@ Json schedule_json(const PipelineBench& bench, const PipelineRow& row, const Pip
   return json;
 }
 
-std::string percent(double part) {
-  return fmt::format("{:.1f}%", part * 100);
-}
-
 /// In a unit, with so many digits after the point; as many as it takes if none are given.
 std::string listed(const Json& values, double unit = 1, int digits = -1) {
   std::vector<std::string> texts;
@@ -120,7 +117,7 @@ std::string listed(const Json& values, double unit = 1, int digits = -1) {
   return fmt::format("{}", fmt::join(texts, " "));
 }
 
-void print_head(const Json& document) {
+void print_pipeline_head(const Json& document) {
   const Json& row = document["rows"][0];
   const Json& settings = document["settings"];
   const auto times = settings["sleep_ms"].get<std::vector<double>>();
@@ -160,7 +157,7 @@ void print_table(const Table& table) {
   }
 }
 
-void print_rows(const Json& rows) {
+void print_pipeline_rows(const Json& rows) {
   Table table = {{"schedule", "step ms", "predicted ms", "off", "bubble", "predicted", "us an action"}};
   for (const auto& row : rows) {
     table.push_back(
@@ -245,8 +242,8 @@ Json pipeline_document(const PipelineBench& bench, const BenchSettings& settings
 }
 
 void print_pipeline(const Json& document) {
-  print_head(document);
-  print_rows(document["rows"]);
+  print_pipeline_head(document);
+  print_pipeline_rows(document["rows"]);
   print_ranks(document["rows"]);
   print_ratios(document["ratios"]);
 }

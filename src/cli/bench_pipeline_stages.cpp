@@ -11,6 +11,7 @@
 #include <ctime>
 #include <thread>
 
+#include "cli/bench_constants.h"
 #include "cli/bench_numbers.h"
 #include "lockstep/parallel/pipeline/partition.h"
 #include "lockstep/trace/writer.h"
@@ -20,8 +21,6 @@
 namespace lockstep::cli {
 
 namespace {
-
-constexpr uint64_t kSeed = 1;
 
 /// Until so long after now, on the clock. A core that has gone to sleep wakes up late, by a tenth of a
 /// millisecond on virtual machines: for the last of it this thread stays awake, and lets others go first.
@@ -81,7 +80,7 @@ std::vector<AnyModel> make_pipeline_stages(const PipelineBench& bench, const Pip
     }
     return stages;
   }
-  const FullMLP model(bench.model.dim, bench.model.depth, kSeed);
+  const FullMLP model(bench.model.dim, bench.model.depth, kBenchSeed);
   // A layer and its ReLU stay together.
   Cuts cuts = cut_by_count(bench.model.depth, static_cast<int>(bench.stages * row.chunks));
   for (auto& cut : cuts) cut = cut == bench.model.depth ? 2 * cut - 1 : 2 * cut;
@@ -94,14 +93,14 @@ std::vector<AnyModel> make_pipeline_stages(const PipelineBench& bench, const Pip
 
 PipelineBatch make_pipeline_batch(const PipelineBench& bench) {
   auto generator =
-      at::detail::createCPUGenerator(parallel::derive_seed(kSeed, parallel::Stream::kBatches, 0));
+      at::detail::createCPUGenerator(parallel::derive_seed(kBenchSeed, parallel::Stream::kBatches, 0));
   const auto draw = [&] { return at::randn({bench.model.batch, bench.model.dim}, generator); };
   at::Tensor input = draw(), target = draw();
   return {.input = std::move(input), .target = std::move(target)};
 }
 
 void write_pipeline_files(const std::filesystem::path& folder, const PipelineBench& bench) {
-  const FullMLP model(bench.model.dim, bench.model.depth, kSeed);
+  const FullMLP model(bench.model.dim, bench.model.depth, kBenchSeed);
   write_numbers(folder / kPipelineWeightsFile, model->parameters());
   const PipelineBatch batch = make_pipeline_batch(bench);
   write_numbers(folder / kPipelineInputFile, {batch.input});

@@ -11,9 +11,9 @@ namespace {
 using Json = nlohmann::json;
 
 /// Adds one row of one rank.
-class Row {
+class TraceRow {
  public:
-  Row(Json& events, size_t process, size_t row, const std::string& name)
+  TraceRow(Json& events, size_t process, size_t row, const std::string& name)
       : events_(events), process_(process), row_(row) {
     events_.push_back(
         {{"ph", "M"}, {"pid", process}, {"tid", row}, {"name", "thread_name"}, {"args", {{"name", name}}}});
@@ -58,9 +58,9 @@ Json pipeline_trace(const std::vector<TracedStep>& steps) {
     const plan::PipelineSimulation plain = plan::simulate_pipeline(step.plan);
     const double stretched = step.predicted.makespan > 0 ? step.predicted.makespan / plain.makespan : 1;
     for (size_t rank = 0; rank < step.plan.actions.size(); ++rank) {
-      Row planned(events, process, 3 * rank + 1, fmt::format("rank {} plan", rank));
-      Row predicted(events, process, 3 * rank + 2, fmt::format("rank {} predicted", rank));
-      Row run(events, process, 3 * rank + 3, fmt::format("rank {} run", rank));
+      TraceRow planned(events, process, 3 * rank + 1, fmt::format("rank {} plan", rank));
+      TraceRow predicted(events, process, 3 * rank + 2, fmt::format("rank {} predicted", rank));
+      TraceRow run(events, process, 3 * rank + 3, fmt::format("rank {} run", rank));
       for (size_t at = 0; at < step.plan.actions[rank].size(); ++at) {
         const plan::Action& action = step.plan.actions[rank][at];
         planned.add(action, plain.actions[rank][at], stretched);

@@ -6,6 +6,7 @@
 
 #include "cli/build_info.h"
 #include "launch/capture.h"
+#include "launch/lines.h"
 #include "lockstep/error.h"
 
 namespace lockstep::cli {
@@ -17,11 +18,6 @@ namespace fs = std::filesystem;
 launch::Captured ask_version() {
   return launch::capture({kDebianPython, "-c", "import torch; print(torch.__version__)"},
                          launch::current_environment(), std::chrono::minutes(2));
-}
-
-std::string last_line(std::string text) {
-  while (!text.empty() && text.back() == '\n') text.pop_back();
-  return text.substr(text.rfind('\n') + 1);
 }
 
 }  // namespace
@@ -38,11 +34,11 @@ std::string require_python_torch(const fs::path& commands) {
     fmt::print(stderr, "{}", installed.errors);
     asked = ask_version();
   }
-  if (asked.ok()) return last_line(asked.output);
+  if (asked.ok()) return std::string(launch::last_line(asked.output));
   throw Error(fmt::format(
       "--peers pytorch: {} cannot import torch: {}; hint: apt-get install python3-torch, or leave "
       "the peer out",
-      kDebianPython, last_line(asked.errors)));
+      kDebianPython, launch::last_line(asked.errors)));
 }
 
 fs::path find_peer(const fs::path& commands, const std::string& script) {

@@ -14,7 +14,7 @@ namespace lockstep::cli {
 
 namespace {
 
-struct Options {
+struct TrainBenchOptions {
   TrainBench bench;
   std::string peers = "none";
   int64_t rounds = 7;
@@ -23,7 +23,7 @@ struct Options {
 };
 
 /// Every round of those that save must have as many checkpoints.
-void check_steps(const Options& options) {
+void check_steps(const TrainBenchOptions& options) {
   const int64_t every = options.bench.checkpoint_every;
   if (every == 0 || options.steps % every == 0) return;
   throw UsageError(
@@ -32,7 +32,7 @@ void check_steps(const Options& options) {
                   options.steps, every, (options.steps / every + 1) * every));
 }
 
-int bench_train(Options& options) {
+int bench_train(TrainBenchOptions& options) {
   options.bench.with_pytorch = options.peers == "pytorch";
   check_steps(options);
   options.json.check();
@@ -48,7 +48,7 @@ int bench_train(Options& options) {
 }  // namespace
 
 Action define_bench_train(Flags flags) {
-  const auto options = std::make_shared<Options>();
+  const auto options = std::make_shared<TrainBenchOptions>();
   TrainBench& bench = options->bench;
   flags.number("--world", bench.world, 1, 64, "Ranks");
   flags.number("--batch", bench.batch, 1, 20'000, "Sequences of a step, of all ranks together");

@@ -34,9 +34,9 @@ double milliseconds_since(Clock::time_point begin) {
 }
 
 /// A rank of a run, of the pieces of which `lockstep train` makes one.
-class Training {
+class TokenTraining {
  public:
-  Training(const train::Run& run, const Communicator& comm)
+  TokenTraining(const train::Run& run, const Communicator& comm)
       : run_(run),
         task_(make_task(run, {})),
         saver_(run, comm, task_->fingerprint()),
@@ -89,9 +89,9 @@ class Training {
 };
 
 /// Answers the benchmark's questions.
-class Rank {
+class TrainRank {
  public:
-  explicit Rank(const std::filesystem::path& folder)
+  explicit TrainRank(const std::filesystem::path& folder)
       : folder_(folder),
         comm_(init_distributed()),
         run_(train::read_run(folder / kTrainRunFolder)),
@@ -155,14 +155,14 @@ class Rank {
   const std::filesystem::path folder_;
   Communicator comm_;
   const train::Run run_;
-  Training training_;
+  TokenTraining training_;
 };
 
 }  // namespace
 
 int run_bench_train_rank(const TrainBenchRankOptions& options, const Invocation&) {
   AskedRank pipes(options.folder, "lockstep", identify().rank);
-  Rank rank(options.folder);
+  TrainRank rank(options.folder);
   while (const auto question = pipes.next()) pipes.answer(rank.answer(*question));
   return 0;
 }

@@ -87,7 +87,7 @@ Json all_settings_json(const TrainBench& bench, const TrainSystems& systems, con
   return all;
 }
 
-void print_head(const Json& document) {
+void print_train_head(const Json& document) {
   const Json& settings = document["settings"];
   const Json& config = settings["config"];
   fmt::print(
@@ -110,7 +110,7 @@ void print_head(const Json& document) {
   fmt::print("\n");
 }
 
-void print_rows(const Json& rows) {
+void print_train_rows(const Json& rows) {
   const char* const line = "{:<16} {:<28} {:<26} {:>10} {:>10}\n";
   fmt::print(fmt::runtime(line), "system", "tokens a second", "step ms", "first loss", "last loss");
   for (const auto& row : rows) {
@@ -154,8 +154,8 @@ Json train_document(const TrainBench& bench, const TrainSystems& systems, const 
 }
 
 void print_train(const Json& document) {
-  print_head(document);
-  print_rows(document["rows"]);
+  print_train_head(document);
+  print_train_rows(document["rows"]);
   for (const auto& ratio : document["ratios"]) {
     fmt::print("lockstep trains {} times as many tokens a second as {}\n", spread_text(ratio, 2),
                ratio["system"].get<std::string>());

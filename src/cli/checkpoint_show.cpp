@@ -48,7 +48,7 @@ nlohmann::json state_of(const fs::path& folder) {
   return state;
 }
 
-Contents read(const std::string& path) {
+Contents read_contents(const std::string& path) {
   const fs::path folder = train::resolve_checkpoint(path);
   return {.folder = folder,
           .manifest = train::read_checkpoint(folder),
@@ -124,7 +124,7 @@ Action define_checkpoint_show(Flags flags) {
   options->json.add_to(flags);
   return [options](const Invocation&) {
     options->json.check();
-    const Contents contents = read(options->path);
+    const Contents contents = read_contents(options->path);
     if (options->json.prints_text()) print(contents);
     options->json.write(to_json(contents));
     return 0;

@@ -17,7 +17,7 @@ namespace lockstep::cli {
 
 namespace {
 
-struct BenchOptions : LabOptions {
+struct LabBenchOptions : LabOptions {
   int64_t rounds = 3;
   JsonOutput json;
 };
@@ -26,7 +26,7 @@ constexpr double kLimitS = 2;
 constexpr double kTorchLimitS = 8;
 
 /// Save to verdict of each lesson, by its solution.
-int lab_bench(const BenchOptions& options) {
+int lab_bench(const LabBenchOptions& options) {
   const auto course = lab::read_course(lab::source_tree());
   const TemporaryFolder work;
   nlohmann::json rows = nlohmann::json::array();
@@ -73,7 +73,7 @@ int lab_bench(const BenchOptions& options) {
 }  // namespace
 
 Action define_lab_bench(Flags flags) {
-  const auto options = std::make_shared<BenchOptions>();
+  const auto options = std::make_shared<LabBenchOptions>();
   add_lesson(flags, *options, "One lesson alone (default: all)");
   flags.number("--rounds", options->rounds, 1, 100, "How often each is built and checked");
   options->json.add_to(flags);

@@ -32,7 +32,7 @@ struct SimulateOptions {
   JsonOutput json;
 };
 
-struct Row {
+struct AlgorithmRow {
   std::string algorithm;
   plan::Simulation simulation;
   std::optional<double> formula_s;
@@ -97,7 +97,7 @@ std::vector<plan::Algorithm> chosen(const SimulateOptions& options, plan::Collec
 }
 
 void print(const SimulateOptions& options, plan::Collective collective, int64_t bytes,
-           const std::vector<Row>& rows) {
+           const std::vector<AlgorithmRow>& rows) {
   fmt::print("{} of {} on {} ranks: {} us and {} Gbit/s{}\n\n", plan::name(collective), bytes_text(bytes),
              options.world, options.alpha_us, options.gbps,
              options.ranks_per_node > 0
@@ -107,9 +107,9 @@ void print(const SimulateOptions& options, plan::Collective collective, int64_t 
   fmt::print("{:<20} {:>14} {:>14} {:>8} {:>14} {:>14}\n", "algorithm", "time", "formula", "rounds",
              "bytes/rank", "bytes/link");
   const auto time = [](double seconds) { return fmt::format("{:.3f} us", seconds * 1e6); };
-  const auto winner = std::min_element(rows.begin(), rows.end(), [](const Row& a, const Row& b) {
-    return a.simulation.time_s < b.simulation.time_s;
-  });
+  const auto winner = std::min_element(
+      rows.begin(), rows.end(),
+      [](const AlgorithmRow& a, const AlgorithmRow& b) { return a.simulation.time_s < b.simulation.time_s; });
   for (const auto& row : rows) {
     const auto& traffic = row.simulation.traffic;
     fmt::print("{:<20} {:>14} {:>14} {:>8} {:>14} {:>14}{}\n", row.algorithm, time(row.simulation.time_s),
@@ -128,7 +128,7 @@ int simulate(const SimulateOptions& options) {
       .root = static_cast<int>(options.root),
       .ranks_per_node = options.ranks_per_node > 0 ? static_cast<int>(options.ranks_per_node) : 1};
   const int element = bytes % 4 == 0 ? 4 : 1;
-  std::vector<Row> rows;
+  std::vector<AlgorithmRow> rows;
   for (const auto& algorithm : chosen(options, collective, shape, network)) {
     rows.push_back({std::string(algorithm.name),
                     plan::simulate(algorithm.make(shape), network, bytes / element, element),

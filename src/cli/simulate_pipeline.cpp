@@ -7,6 +7,7 @@
 #include "cli/define.h"
 #include "cli/flags.h"
 #include "cli/json_output.h"
+#include "cli/percent.h"
 #include "cli/pipeline_options.h"
 #include "lockstep/error.h"
 #include "lockstep/plan/pipeline_simulate.h"
@@ -25,16 +26,17 @@ struct SimulatePipelineOptions {
   bool several() const { return schedules == "all" || schedules.find(',') != std::string::npos; }
 };
 
-struct Row {
+struct ScheduleRow {
   plan::PipelinePlan plan;
   plan::PipelineSimulation simulation;
 };
 
 /// Those that the shape allows; `left_out` gets the reasons of the others. Throws UsageError if one was asked
 /// for by name.
-std::vector<Row> simulated(const SimulatePipelineOptions& options, std::vector<std::string>& left_out) {
+std::vector<ScheduleRow> simulated(const SimulatePipelineOptions& options,
+                                   std::vector<std::string>& left_out) {
   const auto schedules = parse_schedules(options.schedules);
-  std::vector<Row> rows;
+  std::vector<ScheduleRow> rows;
   for (const auto& schedule : schedules) {
     const plan::PipelineShape shape = options.shape.shape_of(schedule, schedules);
     if (auto problem = plan::why_not(schedule, shape); !problem.empty()) {
@@ -55,16 +57,13 @@ double largest(const std::vector<double>& values) {
   return *std::max_element(values.begin(), values.end());
 }
 
-std::string percent(double part) {
-  return fmt::format("{:.1f}%", part * 100);
-}
-
-void print_table(const std::vector<Row>& rows) {
+void print_table(const std::vector<ScheduleRow>& rows) {
   fmt::print("{:<12} {:>7} {:>12} {:>12} {:>9} {:>9} {:>12} {:>12}\n", "schedule", "chunks", "makespan",
              "bubble", "of total", "of ideal", "utilisation", "activations");
-  const auto fastest = std::min_element(rows.begin(), rows.end(), [](const Row& a, const Row& b) {
-    return a.simulation.makespan < b.simulation.makespan;
-  });
+  const auto fastest =
+      std::min_element(rows.begin(), rows.end(), [](const ScheduleRow& a, const ScheduleRow& b) {
+        return a.simulation.makespan < b.simulation.makespan;
+      });
   for (const auto& row : rows) {
     const auto& simulation = row.simulation;
     fmt::print("{:<12} {:>7} {:>12.6g} {:>12.6g} {:>9} {:>9} {:>12} {:>12.6g}{}\n", row.plan.schedule,
@@ -85,7 +84,7 @@ void print_ranks(const plan::PipelineSimulation& simulation) {
   }
 }
 
-void print(const SimulatePipelineOptions& options, const std::vector<Row>& rows,
+void print(const SimulatePipelineOptions& options, const std::vector<ScheduleRow>& rows,
            const std::vector<std::string>& left_out) {
   fmt::print("pipeline of {} rank{}, {} micro-batch{}: F {}, I {}, W {}, a message {}\n\n",
              options.shape.stages, options.shape.stages == 1 ? "" : "s", options.shape.microbatches,
@@ -96,7 +95,7 @@ void print(const SimulatePipelineOptions& options, const std::vector<Row>& rows,
   for (const auto& reason : left_out) fmt::print("left out: {}\n", reason);
 }
 
-nlohmann::json row_json(const Row& row) {
+nlohmann::json row_json(const ScheduleRow& row) {
   return {{"schedule", row.plan.schedule},
           {"ranks", row.plan.shape.ranks},
           {"microbatches", row.plan.shape.microbatches},

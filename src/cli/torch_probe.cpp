@@ -9,25 +9,20 @@
 #include <nlohmann/json.hpp>
 
 #include "launch/capture.h"
+#include "launch/lines.h"
 #include "lockstep/error.h"
 
 namespace lockstep::cli {
 
 namespace {
 
-constexpr std::chrono::seconds kLimit(60);
-
-std::string last_line(std::string text) {
-  while (!text.empty() && text.back() == '\n') text.pop_back();
-  const auto newline = text.rfind('\n');
-  return newline == std::string::npos ? text : text.substr(newline + 1);
-}
+constexpr std::chrono::seconds kProbeLimit(60);
 
 std::string why(const launch::Captured& run) {
   if (!run.started) return run.errors;
-  if (run.timed_out) return fmt::format("no answer within {} s", kLimit.count());
+  if (run.timed_out) return fmt::format("no answer within {} s", kProbeLimit.count());
   if (run.signal != 0) return fmt::format("ended by SIG{}", sigabbrev_np(run.signal));
-  const std::string said = last_line(run.errors);
+  const std::string_view said = launch::last_line(run.errors);
   return fmt::format("exit code {}{}{}", run.exit_code, said.empty() ? "" : ": ", said);
 }
 
@@ -55,7 +50,7 @@ TorchProbe parse_torch_probe(const std::string& text) {
 
 TorchProbe probe_torch(const launch::Environment& environment) {
   const auto program = std::filesystem::read_symlink("/proc/self/exe").parent_path() / "lockstep-torch";
-  const launch::Captured run = launch::capture({program.string(), "probe"}, environment, kLimit);
+  const launch::Captured run = launch::capture({program.string(), "probe"}, environment, kProbeLimit);
   if (run.ok()) return parse_torch_probe(run.output);
   TorchProbe probe;
   probe.missing = !run.started;

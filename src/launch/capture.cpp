@@ -19,15 +19,15 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-class Pipe {
+class OutputPipe {
  public:
-  Pipe() {
+  OutputPipe() {
     if (pipe2(ends_, O_CLOEXEC) != 0 || fcntl(ends_[0], F_SETFL, O_NONBLOCK) != 0)
       throw Error(std::string("pipe: ") + std::strerror(errno));
   }
-  Pipe(const Pipe&) = delete;
-  Pipe& operator=(const Pipe&) = delete;
-  ~Pipe() {
+  OutputPipe(const OutputPipe&) = delete;
+  OutputPipe& operator=(const OutputPipe&) = delete;
+  ~OutputPipe() {
     close_end(0);
     close_end(1);
   }
@@ -125,8 +125,8 @@ bool read_until_end(int pidfd, int output, int errors, Captured& result, Clock::
 Captured capture(const std::vector<std::string>& command, const Environment& environment,
                  std::chrono::milliseconds limit) {
   Captured result;
-  Pipe output;
-  Pipe errors;
+  OutputPipe output;
+  OutputPipe errors;
   pid_t pid = -1;
   const int failure = SpawnSettings(output.writer(), errors.writer()).spawn(pid, command, environment);
   if (failure != 0) {

@@ -30,4 +30,9 @@ std::string_view visible_part(std::string_view line) {
   return rewrite == std::string_view::npos ? line : line.substr(rewrite + 1);
 }
 
+std::string_view last_line(std::string_view text) {
+  while (text.ends_with('\n')) text.remove_suffix(1);
+  return text.substr(text.rfind('\n') + 1);
+}
+
 }  // namespace lockstep::launch

@@ -24,4 +24,7 @@ class LineSplitter {
 /// one.
 std::string_view visible_part(std::string_view line);
 
+/// The last line of a text that is not empty, without its newline.
+std::string_view last_line(std::string_view text);
+
 }  // namespace lockstep::launch

@@ -6,12 +6,11 @@
 #include <map>
 
 #include "lockstep/error.h"
+#include "plan/page_width.h"
 
 namespace lockstep::plan {
 
 namespace {
-
-constexpr size_t kWidth = 110;
 
 /// What a rank does in a row: by itself, then sends and receives at once.
 struct Cell {
@@ -103,7 +102,7 @@ Columns measure(const std::map<int, Row>& rows, size_t ranks) {
       columns.local = std::max(columns.local, longest(cell.local));
     }
   }
-  columns.beside = 5 + ranks * (columns.width() + 3) <= kWidth;
+  columns.beside = 5 + ranks * (columns.width() + 3) <= kPageWidth;
   return columns;
 }
 

@@ -88,7 +88,7 @@ Step read_step(const Node& node) {
   return step;
 }
 
-Plan read_header(const Node& node) {
+Plan read_plan_header(const Node& node) {
   Plan plan;
   plan.collective = node.at("collective").one_of<Collective>();
   plan.algorithm = node.at("algorithm").text();
@@ -133,7 +133,7 @@ Json to_json(const Plan& plan) {
 
 Plan plan_from_json(const Json& document) {
   const Node root("plan json", document, "");
-  Plan plan = read_header(root);
+  Plan plan = read_plan_header(root);
   const Node ranks = root.at("ranks");
   if (ranks.size() != static_cast<size_t>(plan.world)) {
     ranks.refuse(fmt::format("{} ranks instead of {}", ranks.size(), plan.world));

@@ -90,7 +90,7 @@ Step read_step(Line& line) {
   return step;
 }
 
-Plan read_header(Line& line) {
+Plan read_plan_header(Line& line) {
   Plan plan;
   line.expect("plan");
   plan.collective = line.one_of<Collective>("collective");
@@ -116,11 +116,11 @@ Plan read_header(Line& line) {
 }
 
 /// Puts the lines together.
-class Reader {
+class PlanReader {
  public:
   void read(Line& line) {
     if (!has_header_) {
-      plan_ = read_header(line);
+      plan_ = read_plan_header(line);
       has_header_ = true;
     } else if (line.take("rank")) {
       const int next = static_cast<int>(steps_.size());
@@ -155,7 +155,7 @@ class Reader {
 }  // namespace
 
 Plan parse(std::string_view text) {
-  Reader reader;
+  PlanReader reader;
   int64_t number = 0;
   while (!text.empty()) {
     const size_t end = std::min(text.find('\n'), text.size());

@@ -8,12 +8,12 @@
 #include "lockstep/error.h"
 #include "lockstep/plan/pipeline_simulate.h"
 #include "lockstep/plan/pipeline_text.h"
+#include "plan/page_width.h"
 
 namespace lockstep::plan {
 
 namespace {
 
-constexpr size_t kWidth = 110;
 constexpr int kTick = 5;  // cycles between two numbers of the ruler
 
 std::string cell_text(const PipelinePlan& plan, const Action& action) {
@@ -22,7 +22,7 @@ std::string cell_text(const PipelinePlan& plan, const Action& action) {
 }
 
 /// What a rank does in each cycle: a cell of text each, which an action of several cycles fills with dashes.
-struct Row {
+struct RankRow {
   std::vector<std::string> cells;
 
   void put(size_t start, size_t end, const std::string& text) {
@@ -31,8 +31,8 @@ struct Row {
   }
 };
 
-std::vector<Row> rows_of(const PipelinePlan& plan, const PipelineSimulation& simulation, size_t cycles) {
-  std::vector<Row> rows(plan.actions.size(), {std::vector<std::string>(cycles, ".")});
+std::vector<RankRow> rows_of(const PipelinePlan& plan, const PipelineSimulation& simulation, size_t cycles) {
+  std::vector<RankRow> rows(plan.actions.size(), {std::vector<std::string>(cycles, ".")});
   for (size_t rank = 0; rank < rows.size(); ++rank) {
     for (size_t i = 0; i < plan.actions[rank].size(); ++i) {
       if (!plan.actions[rank][i].is_compute()) continue;
@@ -45,7 +45,7 @@ std::vector<Row> rows_of(const PipelinePlan& plan, const PipelineSimulation& sim
 }
 
 /// Draws cycles `begin` to `end`, under a ruler.
-std::string band(const std::vector<Row>& rows, size_t begin, size_t end, size_t label, size_t cell) {
+std::string band(const std::vector<RankRow>& rows, size_t begin, size_t end, size_t label, size_t cell) {
   std::string text = fmt::format("{:<{}}", "cycle", label);
   for (size_t cycle = begin; cycle < end; cycle += kTick) {
     text += fmt::format("{:<{}}", cycle, kTick * (cell + 1));
@@ -110,7 +110,7 @@ std::string pipeline_grid(const PipelinePlan& plan) {
     for (const auto& text : row.cells) cell = std::max(cell, text.size());
   }
   const size_t label = fmt::format("rank {} | ", rows.size() - 1).size();
-  size_t columns = (kWidth - label + 1) / (cell + 1);
+  size_t columns = (kPageWidth - label + 1) / (cell + 1);
   if (columns < cycles) columns = std::max<size_t>(columns / kTick, 1) * kTick;
   std::string text;
   for (size_t begin = 0; begin < cycles; begin += columns) {

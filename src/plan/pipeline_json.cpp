@@ -24,7 +24,7 @@ Action read_action(const Node& node) {
   return action;
 }
 
-PipelinePlan read_header(const Node& node) {
+PipelinePlan read_pipeline_header(const Node& node) {
   PipelinePlan plan;
   plan.schedule = node.at("schedule").text();
   if (!is_plain_word(plan.schedule)) {
@@ -60,7 +60,7 @@ Json to_json(const PipelinePlan& plan) {
 
 PipelinePlan pipeline_from_json(const Json& document) {
   const Node root("pipeline json", document, "");
-  PipelinePlan plan = read_header(root);
+  PipelinePlan plan = read_pipeline_header(root);
   const Node ranks = root.at("actions");
   if (ranks.size() != static_cast<size_t>(plan.shape.ranks)) {
     ranks.refuse(fmt::format("{} ranks instead of {}", ranks.size(), plan.shape.ranks));

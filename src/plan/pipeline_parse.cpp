@@ -13,7 +13,7 @@ namespace lockstep::plan {
 
 namespace {
 
-PipelinePlan read_header(Line& line) {
+PipelinePlan read_pipeline_header(Line& line) {
   PipelinePlan plan;
   line.expect("pipeline");
   const auto schedule = line.word("the schedule");
@@ -50,7 +50,7 @@ Action read_action(Line& line) {
 }
 
 /// Puts the lines together.
-class Reader {
+class PipelineReader {
  public:
   /// A line of the text form that is not blank.
   void read_text(Line& line) {
@@ -86,7 +86,7 @@ class Reader {
 
  private:
   void read_first(Line& line) {
-    plan_ = read_header(line);
+    plan_ = read_pipeline_header(line);
     has_header_ = true;
   }
 
@@ -115,7 +115,7 @@ class Reader {
 template <typename Read>
 PipelinePlan read_lines(std::string_view form, std::string_view text, size_t longest,
                         std::string_view between, const Read& read) {
-  Reader reader;
+  PipelineReader reader;
   int64_t number = 0;
   while (!text.empty()) {
     const size_t end = std::min(text.find('\n'), text.size());
@@ -129,14 +129,15 @@ PipelinePlan read_lines(std::string_view form, std::string_view text, size_t lon
 }  // namespace
 
 PipelinePlan parse_pipeline(std::string_view text) {
-  return read_lines("pipeline text", text, Line::kLongest, Line::kBlank, [](Reader& reader, Line& line) {
-    if (!line.done()) reader.read_text(line);
-  });
+  return read_lines("pipeline text", text, Line::kLongest, Line::kBlank,
+                    [](PipelineReader& reader, Line& line) {
+                      if (!line.done()) reader.read_text(line);
+                    });
 }
 
 PipelinePlan pipeline_from_csv(std::string_view text) {
   return read_lines("pipeline csv", text, std::numeric_limits<size_t>::max(), ", \t\r",
-                    [](Reader& reader, Line& line) { reader.read_csv(line); });
+                    [](PipelineReader& reader, Line& line) { reader.read_csv(line); });
 }
 
 }  // namespace lockstep::plan

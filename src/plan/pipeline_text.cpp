@@ -2,13 +2,9 @@
 
 #include <fmt/format.h>
 
+#include "plan/page_width.h"
+
 namespace lockstep::plan {
-
-namespace {
-
-constexpr size_t kWidth = 110;
-
-}  // namespace
 
 std::string to_string(const Action& action) {
   return fmt::format("{}{}{}", action.stage, name(action.kind), action.microbatch);
@@ -22,7 +18,7 @@ std::string to_string(const PipelinePlan& plan) {
     std::string line = " ";
     for (const auto& action : plan.actions[rank]) {
       const std::string word = to_string(action);
-      if (line.size() + 1 + word.size() > kWidth) {
+      if (line.size() + 1 + word.size() > kPageWidth) {
         text += line + "\n";
         line = " ";
       }

@@ -44,7 +44,7 @@ class Pairs {
 };
 
 /// The visitor that looks for deadlocks alone.
-struct Nothing {
+struct NoActions {
   struct Message {};
   void compute(int, size_t, const Action&) {}
   Message send(int, size_t, const Action&) { return {}; }
@@ -52,8 +52,8 @@ struct Nothing {
 };
 
 std::vector<BlockedRank> blocked_ranks(const PipelinePlan& plan, PipelineSends sends) {
-  Nothing nothing;
-  return PipelineWalk(plan, sends, nothing).run();
+  NoActions visitor;
+  return PipelineWalk(plan, sends, visitor).run();
 }
 
 std::string deadlock_problem(const PipelinePlan& plan, const std::vector<BlockedRank>& blocked) {

@@ -14,7 +14,7 @@ namespace lockstep::plan {
 namespace {
 
 /// The visitor that looks for deadlocks alone.
-struct Nothing {
+struct NoSteps {
   struct Message {};
   void local(int, int64_t, const Step&) {}
   Message send(int, int64_t, const Step&) { return {}; }
@@ -23,8 +23,8 @@ struct Nothing {
 };
 
 bool completes(const Plan& plan, Sends sends) {
-  Nothing nothing;
-  return Walk(plan, sends, nothing).run().empty();
+  NoSteps visitor;
+  return Walk(plan, sends, visitor).run().empty();
 }
 
 std::string describe(const std::vector<Blocked>& blocked, Sends sends) {

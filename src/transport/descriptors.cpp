@@ -18,12 +18,12 @@ namespace {
 constexpr std::size_t kMostAtOnce = 253;  // SCM_MAX_FD of the kernel
 
 /// A message of one piece of bytes, with room for descriptors.
-struct Envelope {
+struct DescriptorMessage {
   iovec piece;
   alignas(cmsghdr) char room[CMSG_SPACE(sizeof(int) * kMostAtOnce)] = {};
   msghdr header = {};
 
-  Envelope(char* bytes, std::size_t size, std::size_t room_bytes)
+  DescriptorMessage(char* bytes, std::size_t size, std::size_t room_bytes)
       : piece{.iov_base = bytes, .iov_len = size} {
     header.msg_iov = &piece;
     header.msg_iovlen = 1;
@@ -31,22 +31,22 @@ struct Envelope {
     header.msg_control = room;
     header.msg_controllen = room_bytes;
   }
-  Envelope(const Envelope&) = delete;
-  Envelope& operator=(const Envelope&) = delete;
+  DescriptorMessage(const DescriptorMessage&) = delete;
+  DescriptorMessage& operator=(const DescriptorMessage&) = delete;
 };
 
-void put_descriptors(Envelope& envelope, const std::vector<int>& descriptors) {
+void put_descriptors(DescriptorMessage& message, const std::vector<int>& descriptors) {
   if (descriptors.empty()) return;
-  cmsghdr* const part = CMSG_FIRSTHDR(&envelope.header);
+  cmsghdr* const part = CMSG_FIRSTHDR(&message.header);
   part->cmsg_level = SOL_SOCKET;
   part->cmsg_type = SCM_RIGHTS;
   part->cmsg_len = CMSG_LEN(sizeof(int) * descriptors.size());
   std::memcpy(CMSG_DATA(part), descriptors.data(), sizeof(int) * descriptors.size());
 }
 
-void take_descriptors(Envelope& envelope, std::vector<launch::UniqueFd>& descriptors) {
-  for (cmsghdr* part = CMSG_FIRSTHDR(&envelope.header); part != nullptr;
-       part = CMSG_NXTHDR(&envelope.header, part)) {
+void take_descriptors(DescriptorMessage& message, std::vector<launch::UniqueFd>& descriptors) {
+  for (cmsghdr* part = CMSG_FIRSTHDR(&message.header); part != nullptr;
+       part = CMSG_NXTHDR(&message.header, part)) {
     if (part->cmsg_level != SOL_SOCKET || part->cmsg_type != SCM_RIGHTS) continue;
     const std::size_t count = (part->cmsg_len - CMSG_LEN(0)) / sizeof(int);
     std::vector<int> found(count);
@@ -62,9 +62,9 @@ Delivery send_with_descriptors(int socket, std::string_view bytes, const std::ve
   Backoff backoff(deadline);
   for (;;) {
     const std::size_t room_bytes = descriptors.empty() ? 0 : CMSG_SPACE(sizeof(int) * descriptors.size());
-    Envelope envelope(const_cast<char*>(bytes.data()), bytes.size(), room_bytes);
-    put_descriptors(envelope, descriptors);
-    const ssize_t sent = sendmsg(socket, &envelope.header, MSG_NOSIGNAL | MSG_DONTWAIT);
+    DescriptorMessage message(const_cast<char*>(bytes.data()), bytes.size(), room_bytes);
+    put_descriptors(message, descriptors);
+    const ssize_t sent = sendmsg(socket, &message.header, MSG_NOSIGNAL | MSG_DONTWAIT);
     if (sent >= 0) return send_all(socket, bytes.substr(static_cast<std::size_t>(sent)), deadline);
     if (errno == EINTR) continue;
     if (errno == EAGAIN || errno == EWOULDBLOCK) {
@@ -82,12 +82,12 @@ Delivery send_with_descriptors(int socket, std::string_view bytes, const std::ve
 ssize_t receive_with_descriptors(int socket, char* bytes, std::size_t size,
                                  std::vector<launch::UniqueFd>& descriptors) {
   for (;;) {
-    Envelope envelope(bytes, size, sizeof(Envelope::room));
-    const ssize_t got = recvmsg(socket, &envelope.header, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
+    DescriptorMessage message(bytes, size, sizeof(DescriptorMessage::room));
+    const ssize_t got = recvmsg(socket, &message.header, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
     if (got < 0 && errno == EINTR) continue;
     if (got < 0) return got;
-    take_descriptors(envelope, descriptors);
-    if ((envelope.header.msg_flags & MSG_CTRUNC) != 0) {
+    take_descriptors(message, descriptors);
+    if ((message.header.msg_flags & MSG_CTRUNC) != 0) {
       throw Error("descriptors that came from another rank were lost; hint: raise ulimit -n");
     }
     return got;

@@ -9,7 +9,7 @@ namespace lockstep::transport {
 namespace {
 
 // A failure is noticed this late at most: nobody has to know whom to wake.
-constexpr std::chrono::nanoseconds kSlice = std::chrono::milliseconds(20);
+constexpr std::chrono::nanoseconds kSleepSlice = std::chrono::milliseconds(20);
 
 void pause_core() {
 #if defined(__x86_64__)
@@ -35,7 +35,7 @@ Patience::Verdict Patience::wait(Signal& signal, uint32_t seen) {
   if (began_ == std::chrono::steady_clock::time_point{}) began_ = now;
   const auto left = limit_.timeout - (now - began_);
   if (left.count() <= 0) return Verdict::kTimedOut;
-  signal.sleep(seen, std::min<std::chrono::nanoseconds>(left, kSlice));
+  signal.sleep(seen, std::min<std::chrono::nanoseconds>(left, kSleepSlice));
   return Verdict::kSlept;
 }
 

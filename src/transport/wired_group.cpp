@@ -16,7 +16,7 @@ namespace {
 using std::chrono::milliseconds;
 
 // A failure is noticed this late at most.
-constexpr milliseconds kSlice{20};
+constexpr milliseconds kWaitSlice{20};
 // Who waits so long for a collective shows which one it is in.
 constexpr milliseconds kLong{250};
 // A rank that dies is soon known to all; one that left in good order is not.
@@ -93,7 +93,7 @@ void WiredGroup::await(Wire::Post& post, const Awaited& awaited, const Limit& li
     const auto began = Clock::now();
     auto looked = began;
     std::optional<Clock::time_point> left;
-    while (!post.wait_for(std::min<std::chrono::nanoseconds>(kSlice, limit.timeout))) {
+    while (!post.wait_for(std::min<std::chrono::nanoseconds>(kWaitSlice, limit.timeout))) {
       if (limit.failed->load(std::memory_order_acquire)) throw Interrupted{};
       const auto now = Clock::now();
       if (now - began >= limit.timeout) {

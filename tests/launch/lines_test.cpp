@@ -56,5 +56,11 @@ TEST(VisiblePart, IsWhatStandsAfterTheLastRewrite) {
   EXPECT_EQ(visible_part("\r"), "");
 }
 
+TEST(LastLine, IsTheLastThatIsNotEmpty) {
+  EXPECT_EQ(last_line("1.13.0\n"), "1.13.0");
+  EXPECT_EQ(last_line("Traceback\nImportError: torch\n\n"), "ImportError: torch");
+  EXPECT_EQ(last_line("\n\n"), "");
+}
+
 }  // namespace
 }  // namespace lockstep::launch

@@ -8,7 +8,6 @@ namespace lockstep::cli::doctor {
 
 namespace {
 
-constexpr uint64_t kMebibyte = uint64_t{1} << 20;
 constexpr uint64_t kGibibyte = uint64_t{1} << 30;
 
 }  // namespace

@@ -7,6 +7,8 @@
 
 namespace lockstep::cli::doctor {
 
+inline constexpr uint64_t kMebibyte = uint64_t{1} << 20;
+
 enum class Status { kOk, kWarning, kFault };
 
 /// The word that tables and JSON show.

@@ -9,8 +9,6 @@ namespace lockstep::cli::doctor {
 
 namespace {
 
-constexpr uint64_t kMebibyte = uint64_t{1} << 20;
-
 std::string limit_text(std::optional<uint64_t> limit, bool bytes) {
   if (!limit) return "unlimited";
   return bytes ? bytes_text(*limit) : fmt::format("{}", *limit);

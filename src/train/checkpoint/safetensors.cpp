@@ -31,8 +31,7 @@ constexpr std::array<TypeFacts, 10> kTypes = {{{"BOOL", 1},
                                                {"BF16", 2},
                                                {"F32", 4},
                                                {"F64", 8}}};
-constexpr size_t kLengthBytes = 8;
-constexpr size_t kAlignment = 8;
+constexpr size_t kHeaderAlignment = 8;
 
 [[noreturn]] void refuse(const TensorData& tensor, std::string_view reason) {
   throw UsageError(fmt::format("safetensors: tensor {}: {}", shown_text(tensor.name), reason));
@@ -117,7 +116,7 @@ std::string safetensors_header(const std::vector<TensorData>& tensors,
     begin = end;
   }
   json += '}';
-  json.resize((json.size() + kAlignment - 1) / kAlignment * kAlignment, ' ');
+  json.resize((json.size() + kHeaderAlignment - 1) / kHeaderAlignment * kHeaderAlignment, ' ');
   if (json.size() > kMostHeaderBytes) {
     throw UsageError(fmt::format("safetensors: a header of {} bytes, more than {}; hint: several files",
                                  json.size(), kMostHeaderBytes));

@@ -25,6 +25,7 @@ std::string_view name(TensorType type);
 std::optional<TensorType> find_tensor_type(std::string_view name);
 uint64_t element_bytes(TensorType type);
 
+inline constexpr size_t kLengthBytes = 8;  ///< Of N.
 inline constexpr uint64_t kMostHeaderBytes = 100'000'000;
 inline constexpr size_t kMostDimensions = 64;
 

@@ -17,7 +17,6 @@ namespace {
 
 using Json = nlohmann::json;
 
-constexpr size_t kLengthBytes = 8;
 constexpr uint64_t kMostSize = std::numeric_limits<int64_t>::max();
 
 /// Reads the header's JSON without building a document, which would need ten times the memory. At each place

@@ -15,7 +15,6 @@ namespace {
 using Json = nlohmann::json;
 
 constexpr size_t kMostShown = 60;
-constexpr size_t kMostBytes = size_t{64} << 20;
 constexpr int kMostDepth = 16;
 
 /// Watches a document while it is read.
@@ -52,8 +51,8 @@ std::string shown_text(std::string_view text) {
 }
 
 Json parse_strict(std::string_view text, const std::string& origin) {
-  if (text.size() > kMostBytes) {
-    throw Error(fmt::format("{}: has {} bytes, more than {}", origin, text.size(), kMostBytes));
+  if (text.size() > kMostJsonBytes) {
+    throw Error(fmt::format("{}: has {} bytes, more than {}", origin, text.size(), kMostJsonBytes));
   }
   // The parser would take it for the end.
   if (const size_t zero = text.find('\0'); zero != std::string_view::npos) {

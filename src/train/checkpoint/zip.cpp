@@ -6,9 +6,9 @@ namespace lockstep::train {
 
 namespace {
 
-constexpr uint64_t kMostBytes = 0xfffffffe;  // one more would mean: see the larger form
+constexpr uint64_t kMostArchiveBytes = 0xfffffffe;  // one more would mean: see the larger form
 constexpr size_t kMostEntries = 0xfffe;
-constexpr uint64_t kAlignment = 64;
+constexpr uint64_t kEntryAlignment = 64;
 constexpr uint64_t kLocalHeaderBytes = 30;
 constexpr uint64_t kDirectoryEntryBytes = 46;
 constexpr uint64_t kEndBytes = 22;
@@ -26,7 +26,7 @@ constexpr std::array<uint32_t, 256> crc_table() {
   return table;
 }
 
-constexpr std::array<uint32_t, 256> kCrcTable = crc_table();
+constexpr std::array<uint32_t, 256> kCrc32Table = crc_table();
 
 void put(std::string& text, uint64_t value, int bytes) {
   for (int i = 0; i < bytes; ++i) text += static_cast<char>(value >> (8 * i) & 0xff);
@@ -35,7 +35,7 @@ void put(std::string& text, uint64_t value, int bytes) {
 /// The length of the padding between the header of an entry at `offset` and its bytes.
 uint64_t padding(uint64_t offset, const std::string& name) {
   const uint64_t begin = offset + kLocalHeaderBytes + name.size() + kExtraHeaderBytes;
-  return (kAlignment - begin % kAlignment) % kAlignment;
+  return (kEntryAlignment - begin % kEntryAlignment) % kEntryAlignment;
 }
 
 /// What both headers of an entry have: from the flags to the length of the name.
@@ -56,14 +56,15 @@ std::string facts(const std::string& name, uint64_t bytes, uint32_t crc) {
 
 uint32_t crc32(std::span<const std::byte> bytes) {
   uint32_t crc = 0xffffffffU;
-  for (const std::byte byte : bytes) crc = crc >> 8 ^ kCrcTable[(crc ^ static_cast<uint32_t>(byte)) & 0xff];
+  for (const std::byte byte : bytes) crc = crc >> 8 ^ kCrc32Table[(crc ^ static_cast<uint32_t>(byte)) & 0xff];
   return ~crc;
 }
 
 bool ZipArchive::add(const std::string& name, std::span<const std::byte> bytes) {
   const uint64_t header = kLocalHeaderBytes + name.size() + kExtraHeaderBytes + padding(offset_, name);
   const uint64_t taken = offset_ + header + directory_bytes_ + kDirectoryEntryBytes + name.size() + kEndBytes;
-  if (entries_.size() == kMostEntries || taken > kMostBytes || bytes.size() > kMostBytes - taken)
+  if (entries_.size() == kMostEntries || taken > kMostArchiveBytes ||
+      bytes.size() > kMostArchiveBytes - taken)
     return false;
   entries_.push_back({.name = name, .bytes = bytes, .offset = offset_});
   offset_ += header + bytes.size();

@@ -37,7 +37,7 @@ enum Kept : size_t {
 };
 using KeptTensors = std::array<at::Tensor, kKept>;
 
-float* data_of(const at::Tensor& tensor) {
+float* floats_of(const at::Tensor& tensor) {
   return tensor.defined() ? tensor.data_ptr<float>() : nullptr;
 }
 
@@ -67,7 +67,7 @@ BlockShape shape_of(const at::Tensor& x, int64_t inner, int64_t heads, double ep
 
 kernels::BlockWeights pointers(const BlockTensors& weights) {
   kernels::BlockWeights all;
-  std::transform(weights.begin(), weights.end(), all.begin(), data_of);
+  std::transform(weights.begin(), weights.end(), all.begin(), floats_of);
   return all;
 }
 
@@ -99,7 +99,7 @@ void on_parts(int64_t parts, int64_t samples, const BlockShape& shape, const Act
   at::parallel_for(0, parts, 1, [&](int64_t first, int64_t last) {
     const auto scratch = at::empty({shape.scratch_size()}, at::kFloat);
     for (int64_t part = first; part < last; ++part)
-      act(part, samples * part / parts, samples * (part + 1) / parts, data_of(scratch));
+      act(part, samples * part / parts, samples * (part + 1) / parts, floats_of(scratch));
   });
 }
 
@@ -158,7 +158,7 @@ class FusedBlock : public torch::autograd::Function<FusedBlock> {
       const at::Tensor& weight = weights[static_cast<size_t>(matrix)];
       at::Tensor& to = columns[static_cast<size_t>(matrix)];
       to = at::empty({weight.size(1), weight.size(0)}, weight.options());
-      kernels::transpose(data_of(weight), weight.size(0), weight.size(1), data_of(to));
+      kernels::transpose(floats_of(weight), weight.size(0), weight.size(1), floats_of(to));
     }
     const auto rows = pointers(weights), transposed = pointers(columns);
     const int64_t samples = output.size(0);
@@ -183,7 +183,7 @@ class FusedBlock : public torch::autograd::Function<FusedBlock> {
     on_parts(parts, samples, shape, [&](int64_t part, int64_t begin, int64_t end, float* scratch) {
       kernels::BlockGradients to;
       std::transform(sums[static_cast<size_t>(part)].begin(), sums[static_cast<size_t>(part)].end(),
-                     to.begin(), data_of);
+                     to.begin(), floats_of);
       for (int64_t i = begin; i < end; ++i) {
         kernels::block_backward(shape, rows, sample_of(kept, i), of_sample(output, i), of_sample(input, i),
                                 to, scratch);

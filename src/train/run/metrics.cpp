@@ -77,12 +77,12 @@ std::optional<StepMetrics> parse(std::string_view line) {
   return metrics;
 }
 
-[[noreturn]] void refuse(const fs::path& file, int64_t line, std::string_view reason) {
+[[noreturn]] void refuse_metrics(const fs::path& file, int64_t line, std::string_view reason) {
   throw UsageError(fmt::format("metrics {} line {}: {}; hint: move the file away, and a new one is begun",
                                file.string(), line, reason));
 }
 
-[[noreturn]] void refuse(const fs::path& file, std::string_view reason) {
+[[noreturn]] void refuse_metrics(const fs::path& file, std::string_view reason) {
   throw UsageError(fmt::format("metrics {}: cannot be read: {}", file.string(), reason));
 }
 
@@ -92,11 +92,11 @@ class Lines {
   explicit Lines(const fs::path& file) : file_(file) {
     std::error_code failure;
     const auto status = fs::status(file, failure);
-    if (!fs::exists(status)) refuse(file, failure ? failure.message() : std::strerror(ENOENT));
-    if (!fs::is_regular_file(status)) refuse(file, "it is no regular file");
+    if (!fs::exists(status)) refuse_metrics(file, failure ? failure.message() : std::strerror(ENOENT));
+    if (!fs::is_regular_file(status)) refuse_metrics(file, "it is no regular file");
     errno = 0;
     stream_.open(file, std::ios::binary);
-    if (!stream_) refuse(file, std::strerror(errno));
+    if (!stream_) refuse_metrics(file, std::strerror(errno));
   }
 
   /// The next whole line; nothing at the end, or where the torn line begins.
@@ -109,16 +109,16 @@ class Lines {
       stream_.clear();
       stream_.ignore(std::numeric_limits<std::streamsize>::max(), '\n');
     }
-    if (stream_.bad()) refuse(file_, std::strerror(errno));
+    if (stream_.bad()) refuse_metrics(file_, std::strerror(errno));
     if (stream_.eof()) return std::nullopt;
     ++number_;
     if (!is_long) line.remove_suffix(1);
     const auto metrics = parse(line);
     if (!metrics) {
-      refuse(file_, number_, fmt::format("'{}' is no line of metrics", plan::shown(line)));
+      refuse_metrics(file_, number_, fmt::format("'{}' is no line of metrics", plan::shown(line)));
     }
     if (metrics->step <= last_step_) {
-      refuse(file_, number_, fmt::format("step {} is not above {}", metrics->step, last_step_));
+      refuse_metrics(file_, number_, fmt::format("step {} is not above {}", metrics->step, last_step_));
     }
     last_step_ = metrics->step;
     return metrics;

@@ -15,22 +15,16 @@
 
 namespace lockstep::train {
 
-namespace {
-
-constexpr uint64_t kLongestText = uint64_t{64} << 20;
-
-}  // namespace
-
 Run read_checkpoint_run(const std::filesystem::path& given) {
   const auto folder = resolve_checkpoint(given);
   const auto state_file = folder / "state.json";
-  const auto state = parse_strict(read_text(state_file, kLongestText), state_file.string());
+  const auto state = parse_strict(read_text(state_file, kMostJsonBytes), state_file.string());
   const auto settings = state.find("settings");
   if (settings == state.end()) throw Error(fmt::format("{}: settings are missing", state_file.string()));
   Run run = {.folder = folder, .settings = parse_settings(settings->dump(), state_file.string())};
   if (run.is_mnist()) return run;
   run.config = read_config(folder / "config.json");
-  run.tokenizer = Tokenizer::parse(read_text(folder / "tokenizer.json", kLongestText));
+  run.tokenizer = Tokenizer::parse(read_text(folder / "tokenizer.json", kMostJsonBytes));
   return run;
 }
 

@@ -22,8 +22,6 @@ namespace lockstep::train {
 
 namespace {
 
-constexpr uint64_t kLongestText = uint64_t{64} << 20;
-
 Pieces pieces_of(std::string_view text) {
   return {std::as_bytes(std::span(text))};
 }
@@ -87,7 +85,7 @@ Restored Saver::find() {
   restored.step = answer.at("step");
   found_ = store_.folder_of(restored.step);
   const auto state =
-      parse_strict(read_text(found_ / "state.json", kLongestText), (found_ / "state.json").string());
+      parse_strict(read_text(found_ / "state.json", kMostJsonBytes), (found_ / "state.json").string());
   const auto then = state.at("conditions").get<std::map<std::string, std::string>>();
   for (const auto& [name, now] : conditions()) {
     const auto before = then.find(name);
@@ -166,7 +164,7 @@ void Saver::commit(int64_t step, double loss, const std::vector<std::string>& to
   add("model.safetensors.index.json", weights_index(file_of, bytes));
   add("state.json", state.dump(2) + "\n");
   for (const char* name : {"config.json", "tokenizer.json"}) {
-    if (std::filesystem::exists(run_.folder / name)) add(name, read_text(run_.folder / name, kLongestText));
+    if (std::filesystem::exists(run_.folder / name)) add(name, read_text(run_.folder / name, kMostJsonBytes));
   }
   store_.commit(step, seals, run_.settings.keep);
 }

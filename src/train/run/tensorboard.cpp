@@ -32,7 +32,7 @@ constexpr std::array<uint32_t, 256> make_crc_table() {
   return table;
 }
 
-constexpr std::array<uint32_t, 256> kCrcTable = make_crc_table();
+constexpr std::array<uint32_t, 256> kCrc32cTable = make_crc_table();
 
 // The key of a field is its number and how its value is written: protobuf.dev/programming-guides/encoding.
 enum Wire : uint8_t { kVarint = 0, kFixed64 = 1, kBytes = 2, kFixed32 = 5 };
@@ -126,7 +126,7 @@ fs::path new_file(const fs::path& folder) {
 
 uint32_t crc32c(std::string_view bytes) {
   uint32_t crc = ~uint32_t{0};
-  for (const char c : bytes) crc = kCrcTable[(crc ^ static_cast<uint8_t>(c)) & 0xff] ^ (crc >> 8);
+  for (const char c : bytes) crc = kCrc32cTable[(crc ^ static_cast<uint8_t>(c)) & 0xff] ^ (crc >> 8);
   return ~crc;
 }
 
