@@ -10,23 +10,24 @@ namespace lab {
 
 namespace {
 
-torch::Tensor draw(const std::vector<int64_t>& shape, uint64_t seed) {
+torch::Tensor draw_tensor(const std::vector<int64_t>& shape, uint64_t seed) {
   auto generator = at::detail::createCPUGenerator(seed);
   return torch::randn(shape, generator) / std::sqrt(static_cast<double>(shape.back()));
 }
 
 /// A weight and a bias.
-struct Layer : torch::nn::Module {
-  Layer(const torch::Tensor& of_weight, const torch::Tensor& of_bias)
+struct NetLayer : torch::nn::Module {
+  NetLayer(const torch::Tensor& of_weight, const torch::Tensor& of_bias)
       : weight(register_parameter("weight", of_weight)), bias(register_parameter("bias", of_bias)) {}
-  Layer(int64_t dim, uint64_t seed) : Layer(draw({dim, dim}, seed), draw({dim}, seed + 1000)) {}
+  NetLayer(int64_t dim, uint64_t seed)
+      : NetLayer(draw_tensor({dim, dim}, seed), draw_tensor({dim}, seed + 1000)) {}
   torch::Tensor operator()(const torch::Tensor& input) const { return torch::linear(input, weight, bias); }
   torch::Tensor weight, bias;
 };
 
 /// Layers one after the other, each added to what came in, so that all of them get gradients worth averaging.
 struct Mlp : Net {
-  void add(const std::string& name, const std::shared_ptr<Layer>& layer) {
+  void add(const std::string& name, const std::shared_ptr<NetLayer>& layer) {
     layers.push_back(register_module(name, layer));
   }
   torch::Tensor forward(const torch::Tensor& input) override {
@@ -38,20 +39,20 @@ struct Mlp : Net {
     }
     return value;
   }
-  std::vector<std::shared_ptr<Layer>> layers;
+  std::vector<std::shared_ptr<NetLayer>> layers;
 };
 
 struct Experts : Net {
   Experts(int64_t dim, uint64_t seed)
-      : in(register_module("in", std::make_shared<Layer>(dim, seed))),
-        left(register_module("left", std::make_shared<Layer>(dim, seed + 1))),
-        right(register_module("right", std::make_shared<Layer>(dim, seed + 2))),
-        out(register_module("out", std::make_shared<Layer>(dim, seed + 3))) {}
+      : in(register_module("in", std::make_shared<NetLayer>(dim, seed))),
+        left(register_module("left", std::make_shared<NetLayer>(dim, seed + 1))),
+        right(register_module("right", std::make_shared<NetLayer>(dim, seed + 2))),
+        out(register_module("out", std::make_shared<NetLayer>(dim, seed + 3))) {}
   torch::Tensor forward(const torch::Tensor& input) override {
     const auto middle = torch::tanh((*in)(input));
     const auto goes_right = input.select(1, 0).gt(0);
     auto chosen = torch::zeros_like(middle);
-    const auto pass = [&](const Layer& expert, const torch::Tensor& which) {
+    const auto pass = [&](const NetLayer& expert, const torch::Tensor& which) {
       const auto rows = which.nonzero().flatten();
       if (rows.numel() > 0) chosen = chosen.index_add(0, rows, expert(middle.index_select(0, rows)));
     };
@@ -59,7 +60,7 @@ struct Experts : Net {
     pass(*right, goes_right);
     return (*out)(torch::tanh(chosen));
   }
-  std::shared_ptr<Layer> in, left, right, out;
+  std::shared_ptr<NetLayer> in, left, right, out;
 };
 
 }  // namespace
@@ -109,27 +110,27 @@ std::vector<torch::Tensor> trainable_parameters(const torch::nn::Module& module)
 std::shared_ptr<Net> make_mlp(int64_t dim, int depth, uint64_t seed) {
   auto net = std::make_shared<Mlp>();
   for (int i = 0; i < depth; ++i) {
-    net->add(fmt::format("layer{}", i), std::make_shared<Layer>(dim, seed + static_cast<uint64_t>(i)));
+    net->add(fmt::format("layer{}", i), std::make_shared<NetLayer>(dim, seed + static_cast<uint64_t>(i)));
   }
   return net;
 }
 
 std::shared_ptr<Net> make_tied(int64_t dim, uint64_t seed) {
   auto net = std::make_shared<Mlp>();
-  const auto first = std::make_shared<Layer>(dim, seed);
+  const auto first = std::make_shared<NetLayer>(dim, seed);
   net->add("first", first);
-  net->add("last", std::make_shared<Layer>(first->weight, draw({dim}, seed + 1)));
+  net->add("last", std::make_shared<NetLayer>(first->weight, draw_tensor({dim}, seed + 1)));
   return net;
 }
 
 std::shared_ptr<Net> make_frozen(int64_t dim, uint64_t seed) {
   auto net = std::make_shared<Mlp>();
-  const auto frozen = std::make_shared<Layer>(dim, seed + 1);
+  const auto frozen = std::make_shared<NetLayer>(dim, seed + 1);
   frozen->weight.set_requires_grad(false);
   frozen->bias.set_requires_grad(false);
-  net->add("first", std::make_shared<Layer>(dim, seed));
+  net->add("first", std::make_shared<NetLayer>(dim, seed));
   net->add("frozen", frozen);
-  net->add("last", std::make_shared<Layer>(dim, seed + 2));
+  net->add("last", std::make_shared<NetLayer>(dim, seed + 2));
   return net;
 }
 

@@ -40,13 +40,12 @@ class MpiPost final : public Wire::Post {
 
   bool wait_for(std::chrono::nanoseconds patience) override {
     constexpr int kSpins = 100, kYields = 200;
-    using Clock = std::chrono::steady_clock;
-    Clock::time_point deadline;
+    std::chrono::steady_clock::time_point deadline;
     for (int turn = 0;; ++turn) {
       if (test()) return true;
       if (patience.count() <= 0) return false;
       if (turn < kSpins) continue;
-      const auto now = Clock::now();
+      const auto now = std::chrono::steady_clock::now();
       if (turn == kSpins) deadline = now + patience;
       if (now >= deadline) return false;
       if (turn < kYields) {

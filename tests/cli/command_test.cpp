@@ -16,17 +16,9 @@ using testing::HasSubstr;
 using testing::MatchesRegex;
 using testing::Not;
 
-struct Result {
-  int exit_code;
-  std::string output;
-  std::string errors;
-};
-
-Result lockstep(std::vector<std::string> words, const Child::Options& options = {}) {
+Finished lockstep(std::vector<std::string> words, const Child::Options& options = {}) {
   words.insert(words.begin(), LOCKSTEP_COMMAND);
-  Child child(words, options);
-  const int exit_code = child.wait();
-  return {exit_code, child.output(), child.errors()};
+  return run_to_end(words, options);
 }
 
 TEST(Command, HelpListsEveryVerbInOneLine) {

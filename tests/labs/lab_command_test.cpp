@@ -20,20 +20,12 @@ using testing::AllOf;
 using testing::HasSubstr;
 using testing::Not;
 
-struct Printed {
-  int exit_code = 0;
-  std::string output;
-  std::string errors;
-};
-
 /// A folder in which somebody learns.
 class LabCommand : public testing::Test {
  protected:
-  Printed lab(std::vector<std::string> words) const {
+  test::Finished lab(std::vector<std::string> words) const {
     words.insert(words.begin(), {LOCKSTEP_COMMAND, "lab"});
-    test::Child child(words, {.folder = folder_.path()});
-    const int exit_code = child.wait();
-    return {exit_code, child.output(), child.errors()};
+    return test::run_to_end(words, {.folder = folder_.path()});
   }
 
   fs::path file() const { return folder_ / "my_work" / "step09_ring_allreduce.cpp"; }

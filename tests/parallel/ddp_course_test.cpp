@@ -9,7 +9,7 @@ namespace {
 using testing::ElementsAre;
 using testing::HasSubstr;
 
-constexpr int kSteps = 4;
+constexpr int kCourseSteps = 4;
 
 torch::Tensor inputs(int step) {
   return random(static_cast<uint64_t>(step), {12, kWidth});
@@ -22,7 +22,7 @@ torch::Tensor targets(int step) {
 std::vector<torch::Tensor> weights_of_one_process() {
   FullMLP model(kWidth, 3, 7);
   torch::optim::SGD optimizer(model->parameters(), 0.1);
-  for (int step = 0; step < kSteps; ++step) {
+  for (int step = 0; step < kCourseSteps; ++step) {
     optimizer.zero_grad();
     model->forward(inputs(step), targets(step)).backward();
     optimizer.step();
@@ -42,7 +42,7 @@ class Course : public testing::TestWithParam<int> {
       DataParallelComms comms(comm);
       FullMLP model(kWidth, 3, 7);
       torch::optim::SGD optimizer(model->parameters(), 0.1);
-      for (int step = 0; step < kSteps; ++step) {
+      for (int step = 0; step < kCourseSteps; ++step) {
         step_of(model, comms, shard(inputs(step), comm.rank(), world()),
                 shard(targets(step), comm.rank(), world()), optimizer);
       }
@@ -65,7 +65,7 @@ TEST_P(Course, TheDdpStepTrainsAsOneProcessDoes) {
     FullMLP model(kWidth, 3, 7);
     torch::optim::SGD optimizer(model->parameters(), 0.1);
     DistributedDataParallel ddp(model, comm, many_buckets());
-    for (int step = 0; step < kSteps; ++step) {
+    for (int step = 0; step < kCourseSteps; ++step) {
       ddp_step(ddp, shard(inputs(step), comm.rank(), world()), shard(targets(step), comm.rank(), world()),
                optimizer);
     }
@@ -82,7 +82,7 @@ TEST_P(Course, RegisteredHooksTrainAsOneProcessDoesUntilTheyAreGone) {
     {
       const auto hooks = register_ddp_hooks(model, comms);
       EXPECT_EQ(hooks.buckets().size(), 6U);
-      for (int step = 0; step < kSteps; ++step) {
+      for (int step = 0; step < kCourseSteps; ++step) {
         optimizer.zero_grad();
         model->forward(shard(inputs(step), comm.rank(), world()), shard(targets(step), comm.rank(), world()))
             .backward();
@@ -148,7 +148,7 @@ TEST(Manual, TwoCopiesInOneProcessTrainAsOneModelDoes) {
   FullMLP second(kWidth, 3, 7);
   torch::optim::SGD first_optimizer(first->parameters(), 0.1);
   torch::optim::SGD second_optimizer(second->parameters(), 0.1);
-  for (int step = 0; step < kSteps; ++step) {
+  for (int step = 0; step < kCourseSteps; ++step) {
     manual_data_parallel_step(first, second, inputs(step), targets(step), first_optimizer, second_optimizer);
   }
   expect_close(first->parameters(), expected, "first");

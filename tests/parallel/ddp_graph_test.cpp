@@ -12,10 +12,6 @@ using testing::AllOf;
 using testing::HasSubstr;
 using testing::Not;
 
-torch::Tensor input_of(const Communicator& comm) {
-  return random(10 + static_cast<uint64_t>(comm.rank()), {3, kWidth});
-}
-
 class Graph : public testing::TestWithParam<int> {
  protected:
   static int world() { return GetParam(); }

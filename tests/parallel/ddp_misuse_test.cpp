@@ -14,10 +14,6 @@ namespace {
 using testing::AllOf;
 using testing::HasSubstr;
 
-torch::Tensor input_of(const Communicator& comm, int64_t rows = 3) {
-  return random(10 + static_cast<uint64_t>(comm.rank()), {rows, kWidth});
-}
-
 class Misuse : public testing::TestWithParam<int> {
  protected:
   static int world() { return GetParam(); }

@@ -2,10 +2,18 @@
 
 #include <torch/torch.h>
 
+#include "lockstep/comms/communicator.h"
+#include "parallel/random_tensor.h"
+
 // Models that do what users' models do.
 namespace lockstep::test {
 
 constexpr int64_t kWidth = 4;
+
+/// This rank's batch.
+inline torch::Tensor input_of(const Communicator& comm, int64_t rows = 3) {
+  return random(10 + static_cast<uint64_t>(comm.rank()), {rows, kWidth});
+}
 
 /// Two heads, of which a flag chooses; both, or none, may take part.
 struct TwoHeadsImpl : torch::nn::Module {

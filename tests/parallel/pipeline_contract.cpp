@@ -5,13 +5,11 @@
 #include <thread>
 
 #include "parallel/pipeline_contract_support.h"
+#include "parallel/pipeline_models.h"
 
 namespace lockstep::test {
 
 namespace {
-
-constexpr int64_t kDim = 5;
-constexpr int64_t kDepth = 7;  // with the ReLUs, 13 layers: nothing divides
 
 torch::Tensor sum_of_squares(const torch::Tensor& output, const torch::Tensor& target) {
   return (output - target).square().sum();

@@ -7,13 +7,11 @@
 #include "lockstep/plan/pipeline_text.h"
 #include "lockstep/trace/session.h"
 #include "parallel/pipeline_contract_support.h"
+#include "parallel/pipeline_models.h"
 
 namespace lockstep::test {
 
 namespace {
-
-constexpr int64_t kDim = 4;
-constexpr int64_t kDepth = 5;
 
 /// The most activations that rank r of p keeps of m micro-batches, as the literature has it; interleaved: of
 /// 2p.
@@ -57,8 +55,8 @@ bool are_in_order(const std::vector<plan::ActionSpan>& spans) {
 void check_way(Communicator& comm, const Way& way, int microbatches, Problems& problems) {
   const std::string what = describe(way, microbatches);
   const int rank = comm.rank();
-  const auto x = random(1, {2 * microbatches, kDim});
-  const auto chunks = chunks_of(mlp(kDim, kDepth), comm, way.chunks);
+  const auto x = random(1, {2 * microbatches, kSmallDim});
+  const auto chunks = chunks_of(mlp(kSmallDim, 5), comm, way.chunks);
   Pipeline pipeline(chunks, comm, mean_squared_error,
                     {.schedule = way.schedule, .microbatches = microbatches});
   const auto& plan = pipeline.plan();

@@ -1,4 +1,5 @@
 // Corners in which a pipeline would train wrongly without a word, or leave ranks waiting for each other.
+#include "parallel/pipeline_models.h"
 #include "parallel/pipeline_support.h"
 
 namespace lockstep::test {
@@ -6,13 +7,11 @@ namespace {
 
 using testing::HasSubstr;
 
-constexpr int64_t kDim = 4;
-
 TEST(PipelineCorners, EachStepOfAThinNameDrawsOtherMasksWhichTheSeedDecides) {
   on_ranks(1, [](Communicator& comm) {
     PipelineComms comms(comm);
-    torch::nn::Sequential stage(torch::nn::Linear(kDim, 64), torch::nn::Dropout(0.5));
-    const auto x = random(1, {8, kDim}), y = random(2, {8, 64});
+    torch::nn::Sequential stage(torch::nn::Linear(kSmallDim, 64), torch::nn::Dropout(0.5));
+    const auto x = random(1, {8, kSmallDim}), y = random(2, {8, 64});
     const auto loss = [&] { return gpipe_pipeline_step(stage, comms, x, y, 2).item<double>(); };
     torch::manual_seed(3);
     const double first = loss(), second = loss();
@@ -29,8 +28,8 @@ TORCH_MODULE(Residual);
 
 TEST(PipelineCorners, AModuleDerivedFromSequentialRunsItsOwnForward) {
   Residual model;
-  model->push_back(torch::nn::Linear(kDim, kDim));
-  const auto x = random(1, {8, kDim});
+  model->push_back(torch::nn::Linear(kSmallDim, kSmallDim));
+  const auto x = random(1, {8, kSmallDim});
   const auto expected = mean_squared_error(model->forward(x), x).item<double>();
   on_ranks(1, [&](Communicator& comm) {
     Pipeline pipeline(model, comm, mean_squared_error, {.microbatches = 2});
@@ -41,17 +40,17 @@ TEST(PipelineCorners, AModuleDerivedFromSequentialRunsItsOwnForward) {
 TEST(PipelineCorners, AStageThatChangesItsInputCannotBeRunAnew) {
   on_ranks(1, [](Communicator& comm) {
     torch::nn::Sequential stage(torch::nn::LeakyReLU(torch::nn::LeakyReLUOptions().inplace(true)),
-                                torch::nn::Linear(kDim, kDim));
-    const auto x = random(1, {8, kDim});
+                                torch::nn::Linear(kSmallDim, kSmallDim));
+    const auto x = random(1, {8, kSmallDim});
     Pipeline pipeline(stage, comm, mean_squared_error, {.microbatches = 2, .recompute = true});
     EXPECT_THAT(thrown_by([&] { pipeline.step(x.clone(), x); }), HasSubstr("changes its input in place"));
   });
 }
 
 TEST(PipelineCorners, ATargetWithoutSamplesIsTheSameErrorOnAllAndHarmless) {
-  const auto x = random(1, {8, kDim});
+  const auto x = random(1, {8, kSmallDim});
   on_ranks(2, [&](Communicator& comm) {
-    Pipeline pipeline(chunks_of(mlp(kDim, 4), comm), comm, mean_squared_error);
+    Pipeline pipeline(chunks_of(mlp(kSmallDim, 4), comm), comm, mean_squared_error);
     EXPECT_THAT(thrown_by([&] { pipeline.step(x, torch::tensor(1.0F)); }),
                 HasSubstr("rank 1's target is a single number"));
     pipeline.step(x, x);
@@ -60,7 +59,7 @@ TEST(PipelineCorners, ATargetWithoutSamplesIsTheSameErrorOnAllAndHarmless) {
 
 TEST(PipelineCorners, RanksThatAskForDifferentPipelinesAreAllTold) {
   on_ranks(2, [](Communicator& comm) {
-    const auto stages = chunks_of(mlp(kDim, 8), comm, comm.rank() == 0 ? 1 : 2);
+    const auto stages = chunks_of(mlp(kSmallDim, 8), comm, comm.rank() == 0 ? 1 : 2);
     EXPECT_THAT(thrown_by([&] { const Pipeline pipeline(stages, comm, mean_squared_error); }),
                 HasSubstr("stages on a rank"));
   });
@@ -68,9 +67,9 @@ TEST(PipelineCorners, RanksThatAskForDifferentPipelinesAreAllTold) {
 
 TEST(PipelineCorners, TiedWeightsThatDoNotFitAreAnErrorAlsoWhereThereIsNone) {
   on_ranks(3, [](Communicator& comm) {
-    const auto stages = chunks_of(mlp(kDim, 6), comm);
+    const auto stages = chunks_of(mlp(kSmallDim, 6), comm);
     PipelineOptions options;
-    if (comm.rank() != 1) options.tied["words"] = torch::zeros({2 + comm.rank(), kDim});
+    if (comm.rank() != 1) options.tied["words"] = torch::zeros({2 + comm.rank(), kSmallDim});
     EXPECT_THAT(thrown_by([&] { const Pipeline pipeline(stages, comm, mean_squared_error, options); }),
                 HasSubstr("tied weight 'words'"));
     options.tied.clear();
@@ -82,11 +81,11 @@ TEST(PipelineCorners, TiedWeightsThatDoNotFitAreAnErrorAlsoWhereThereIsNone) {
 
 TEST(PipelineCorners, AFrozenTiedWeightGetsNoGradient) {
   on_ranks(2, [](Communicator& comm) {
-    torch::nn::Linear layer(kDim, kDim);
+    torch::nn::Linear layer(kSmallDim, kSmallDim);
     layer->weight.requires_grad_(false);
     Pipeline pipeline(torch::nn::Sequential(layer), comm, mean_squared_error,
                       {.tied = {{"weight", layer->weight}}});
-    const auto x = random(1, {8, kDim});
+    const auto x = random(1, {8, kSmallDim});
     pipeline.step(x, x);
     EXPECT_FALSE(layer->weight.grad().defined());
     EXPECT_TRUE(layer->bias.grad().defined());
@@ -95,8 +94,8 @@ TEST(PipelineCorners, AFrozenTiedWeightGetsNoGradient) {
 
 TEST(PipelineCorners, AnEvaluationLeavesTheReportOfTheStep) {
   on_ranks(2, [](Communicator& comm) {
-    Pipeline pipeline(chunks_of(mlp(kDim, 4), comm), comm, mean_squared_error);
-    const auto x = random(1, {8, kDim});
+    Pipeline pipeline(chunks_of(mlp(kSmallDim, 4), comm), comm, mean_squared_error);
+    const auto x = random(1, {8, kSmallDim});
     pipeline.step(x, x);
     pipeline.evaluate(x, x);
     EXPECT_EQ(pipeline.report().actions.size(),
@@ -106,9 +105,9 @@ TEST(PipelineCorners, AnEvaluationLeavesTheReportOfTheStep) {
 
 TEST(PipelineCorners, AnInputWithAGraphOfItsOwnIsTakenAsNumbers) {
   on_ranks(1, [](Communicator& comm) {
-    Pipeline pipeline(mlp(kDim, 4), comm, mean_squared_error, {.microbatches = 4});
+    Pipeline pipeline(mlp(kSmallDim, 4), comm, mean_squared_error, {.microbatches = 4});
     auto scale = torch::ones({1}).requires_grad_();
-    const auto x = random(1, {8, kDim});
+    const auto x = random(1, {8, kSmallDim});
     pipeline.step(x * scale, x);
     EXPECT_FALSE(scale.grad().defined());
   });
@@ -116,10 +115,10 @@ TEST(PipelineCorners, AnInputWithAGraphOfItsOwnIsTakenAsNumbers) {
 
 TEST(PipelineCorners, MeasuringLayersChangesNothing) {
   on_ranks(2, [](Communicator& comm) {
-    torch::nn::Sequential model(torch::nn::Linear(kDim, kDim),
+    torch::nn::Sequential model(torch::nn::Linear(kSmallDim, kSmallDim),
                                 torch::nn::ReLU(torch::nn::ReLUOptions().inplace(true)),
-                                torch::nn::BatchNorm1d(kDim), torch::nn::Dropout(0.5));
-    const auto x = random(1, {8, kDim});
+                                torch::nn::BatchNorm1d(kSmallDim), torch::nn::Dropout(0.5));
+    const auto x = random(1, {8, kSmallDim});
     model->forward(x).sum().backward();
     std::vector<torch::Tensor> before;
     for (const auto& parameter : model->parameters()) before.push_back(parameter.grad().clone());
@@ -134,8 +133,9 @@ TEST(PipelineCorners, MeasuringLayersChangesNothing) {
 
 TEST(PipelineCorners, ALayerThatCannotBeMeasuredIsAnErrorOnAllRanks) {
   const auto thrown = run_ranks(2, [](Communicator& comm) {
-    torch::nn::Sequential model(torch::nn::Linear(kDim, kDim), torch::nn::Linear(kDim + 1, kDim));
-    cut_by_time(model, random(1, {8, kDim}), 2, comm);
+    torch::nn::Sequential model(torch::nn::Linear(kSmallDim, kSmallDim),
+                                torch::nn::Linear(kSmallDim + 1, kSmallDim));
+    cut_by_time(model, random(1, {8, kSmallDim}), 2, comm);
   });
   EXPECT_THAT(thrown[0], HasSubstr("shapes cannot be multiplied"));
   EXPECT_THAT(thrown[1], HasSubstr("cut_by_time on rank 0"));

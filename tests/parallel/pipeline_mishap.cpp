@@ -26,12 +26,12 @@ TORCH_MODULE(MishapLayer);
 
 void train_into(Communicator& comm, const std::string& schedule, const Mishap& mishap) {
   // Large enough that a message is over only when it has been received.
-  constexpr int64_t kDim = 64, kBatch = 1024;
-  torch::nn::Sequential stage(torch::nn::Linear(kDim, kDim));
+  constexpr int64_t kWideDim = 64, kBatch = 1024;
+  torch::nn::Sequential stage(torch::nn::Linear(kWideDim, kWideDim));
   if (comm.rank() == mishap.rank) stage->push_back(MishapLayer(mishap));
   Pipeline pipeline(stage, comm, mean_squared_error,
                     {.schedule = schedule, .microbatches = kMishapMicrobatches});
-  const auto x = random(1, {kBatch, kDim});
+  const auto x = random(1, {kBatch, kWideDim});
   for (int step = 0; step < mishap.step + 2; ++step) pipeline.step(x, x);
 }
 

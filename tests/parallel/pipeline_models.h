@@ -16,6 +16,10 @@
 // Models that tests of pipelines cut; without GoogleTest, for programs that are not tests themselves.
 namespace lockstep::test {
 
+inline constexpr int64_t kDim = 5;
+inline constexpr int64_t kDepth = 7;  // with the ReLUs, 13 layers: nothing divides
+inline constexpr int64_t kSmallDim = 4;
+
 /// A rank's stages of a model.
 inline std::vector<AnyModel> chunks_of(const torch::nn::Sequential& model, const Communicator& comm,
                                        const Cuts& cuts) {

@@ -1,11 +1,9 @@
 // What a pipeline computes is what one process computes on the whole model, whatever the schedule.
+#include "parallel/pipeline_models.h"
 #include "parallel/pipeline_support.h"
 
 namespace lockstep::test {
 namespace {
-
-constexpr int64_t kDim = 5;
-constexpr int64_t kDepth = 7;  // with the ReLUs, 13 layers: nothing divides
 
 struct Way {
   const char* schedule;

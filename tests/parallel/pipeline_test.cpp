@@ -4,6 +4,7 @@
 #include "lockstep/plan/pipeline_text.h"
 #include "lockstep/plan/pipeline_verify.h"
 #include "lockstep/trace/session.h"
+#include "parallel/pipeline_models.h"
 #include "parallel/pipeline_support.h"
 
 namespace lockstep::test {
@@ -12,17 +13,15 @@ namespace {
 using testing::AllOf;
 using testing::HasSubstr;
 
-constexpr int64_t kDim = 4;
-
 TEST(PipelineRun, HasThePeakOfLiveActivationsThatItsPlanHas) {
   for (const auto& [schedule, ranks, chunks] : std::vector<std::tuple<const char*, int, int>>{
            {"naive", 3, 1}, {"gpipe", 3, 1}, {"1f1b", 4, 1}, {"interleaved", 2, 2}}) {
     for (const int microbatches : {2, 6}) {
       on_ranks(ranks, [&, schedule = schedule, chunks = chunks](Communicator& comm) {
-        Pipeline pipeline(chunks_of(mlp(kDim, 8), comm, chunks), comm, mean_squared_error,
+        Pipeline pipeline(chunks_of(mlp(kSmallDim, 8), comm, chunks), comm, mean_squared_error,
                           {.schedule = schedule, .microbatches = microbatches});
         const auto verdict = plan::verify_pipeline(pipeline.plan());
-        const auto x = random(1, {12, kDim});
+        const auto x = random(1, {12, kSmallDim});
         for (int step = 0; step < 2; ++step) {
           pipeline.step(x, x);
           EXPECT_EQ(pipeline.report().peak_activations,
@@ -40,8 +39,8 @@ TEST(PipelineRun, IsTracedAsItsPlanSays) {
   std::vector<std::vector<std::string>> expected(3);
   trace::start();
   on_ranks(3, [&](Communicator& comm) {
-    Pipeline pipeline(chunks_of(mlp(kDim, 4), comm), comm, mean_squared_error, {.microbatches = 4});
-    const auto x = random(1, {8, kDim});
+    Pipeline pipeline(chunks_of(mlp(kSmallDim, 4), comm), comm, mean_squared_error, {.microbatches = 4});
+    const auto x = random(1, {8, kSmallDim});
     pipeline.step(x, x);
     for (const auto& action : pipeline.plan().actions[static_cast<size_t>(comm.rank())]) {
       if (action.is_compute()) expected[static_cast<size_t>(comm.rank())].push_back(plan::to_string(action));
@@ -65,7 +64,7 @@ TEST(TiedWeights, StayTheSameBitForBitAndTrainAsInOneProcess) {
   const auto words_of = [](int step) {
     return random(30 + static_cast<uint64_t>(step), {10}).mul(3).abs().to(torch::kLong).clamp_max(6);
   };
-  Embedding embedding(7, kDim);
+  Embedding embedding(7, kSmallDim);
   Head head(embedding->weight);
   torch::optim::SGD alone({embedding->weight}, torch::optim::SGDOptions(0.1).momentum(0.9));
   for (int step = 0; step < kSteps; ++step) {
@@ -83,12 +82,12 @@ TEST(TiedWeights, StayTheSameBitForBitAndTrainAsInOneProcess) {
       torch::nn::Sequential stage;
       torch::Tensor weight;
       if (comm.rank() == 0) {
-        Embedding first(7, kDim);
+        Embedding first(7, kSmallDim);
         weight = first->weight;
         stage->push_back(first);
         stage->push_back(torch::nn::Functional([](const torch::Tensor& x) { return x.tanh(); }));
       } else if (is_last) {
-        Head last(torch::zeros({7, kDim}));  // the lowest rank's counts
+        Head last(torch::zeros({7, kSmallDim}));  // the lowest rank's counts
         weight = last->weight;
         stage->push_back(last);
       } else {
@@ -106,7 +105,7 @@ TEST(TiedWeights, StayTheSameBitForBitAndTrainAsInOneProcess) {
           pipeline.step(words_of(2 * step + half), words_of(2 * step + half), 0.5);
         if (optimizer) optimizer->step();
       }
-      auto of_first = weight.defined() ? weight.detach().clone() : torch::zeros({7, kDim});
+      auto of_first = weight.defined() ? weight.detach().clone() : torch::zeros({7, kSmallDim});
       comm.broadcast(of_first);
       if (!weight.defined()) return;
       EXPECT_TRUE(torch::allclose(weight, embedding->weight, 1e-4, 1e-5));
@@ -126,11 +125,11 @@ struct FaultyImpl : torch::nn::Module {
 TORCH_MODULE(Faulty);
 
 TEST(PipelineFailures, AnExceptionInOneStageIsAnErrorOnAllThatNamesRankActionAndMicroBatch) {
-  const auto x = random(1, {8, kDim});
+  const auto x = random(1, {8, kSmallDim});
   for (const int at_call : {2, 6}) {  // in the step that learns shapes, and in the next
     const auto thrown = run_ranks(3, [&](Communicator& comm) {
       torch::nn::Sequential stage;
-      stage->push_back(torch::nn::Linear(kDim, kDim));
+      stage->push_back(torch::nn::Linear(kSmallDim, kSmallDim));
       if (comm.rank() == 1) stage->push_back(Faulty(at_call));
       Pipeline pipeline(stage, comm, mean_squared_error, {.microbatches = 4});
       for (int step = 0; step < 3; ++step) pipeline.step(x, x);
@@ -148,7 +147,7 @@ TEST(PipelineFailures, OtherShapesForTheSameInputAreRefused) {
     int calls = 0;
   };
   TORCH_MODULE(Shrinking);
-  const auto x = random(1, {8, kDim});
+  const auto x = random(1, {8, kSmallDim});
   const auto thrown = run_ranks(2, [&](Communicator& comm) {
     torch::nn::Sequential stage;
     if (comm.rank() == 0) stage->push_back(Shrinking());
@@ -163,10 +162,10 @@ TEST(PipelineFailures, OtherShapesForTheSameInputAreRefused) {
 }
 
 TEST(PipelineFailures, CallsThatDoNotFitAreTheSameErrorOnAllAndHarmless) {
-  const auto x = random(1, {8, kDim});
+  const auto x = random(1, {8, kSmallDim});
   on_ranks(2, [&](Communicator& comm) {
     const bool is_first = comm.rank() == 0;
-    Pipeline pipeline(chunks_of(mlp(kDim, 4), comm), comm, mean_squared_error, {.microbatches = 4});
+    Pipeline pipeline(chunks_of(mlp(kSmallDim, 4), comm), comm, mean_squared_error, {.microbatches = 4});
     EXPECT_THAT(
         thrown_by([&] { is_first ? pipeline.step(x, x) : pipeline.evaluate(x, x); }),
         HasSubstr("rank 0 runs a step of 1f1b with 4 micro-batches and 1 chunk, rank 1 an evaluation"));
@@ -181,7 +180,7 @@ TEST(PipelineFailures, CallsThatDoNotFitAreTheSameErrorOnAllAndHarmless) {
 
 TEST(PipelineFailures, WhatCannotBeRunIsRefusedByName) {
   on_ranks(2, [&](Communicator& comm) {
-    const auto stage = chunks_of(mlp(kDim, 4), comm);
+    const auto stage = chunks_of(mlp(kSmallDim, 4), comm);
     const auto refusal = [&](const PipelineOptions& options) {
       return thrown_by([&] { const Pipeline pipeline(stage, comm, mean_squared_error, options); });
     };
@@ -255,13 +254,13 @@ TEST(MicroBatches, DifferByOneSampleAtMostAndKeepTheirOrder) {
 }
 
 TEST(ShardedMlp, HasTheLayersOfTheWholeModel) {
-  const FullMLP whole(kDim, 7, 5);
+  const FullMLP whole(kSmallDim, 7, 5);
   const auto expected = whole->named_parameters();
   for (const int world : {1, 2, 3, 7}) {
     size_t count = 0;
-    torch::Tensor x = random(1, {2, kDim});
+    torch::Tensor x = random(1, {2, kSmallDim});
     for (int rank = 0; rank < world; ++rank) {
-      ShardedMLP part(kDim, 7, rank, world, 5);
+      ShardedMLP part(kSmallDim, 7, rank, world, 5);
       for (const auto& item : part->named_parameters()) {
         EXPECT_TRUE(torch::equal(item.value(), expected[item.key()])) << item.key();
         ++count;
@@ -269,7 +268,7 @@ TEST(ShardedMlp, HasTheLayersOfTheWholeModel) {
       x = part->forward(x);
     }
     EXPECT_EQ(count, expected.size());
-    EXPECT_TRUE(torch::allclose(x, FullMLP(whole)->forward(random(1, {2, kDim}))));
+    EXPECT_TRUE(torch::allclose(x, FullMLP(whole)->forward(random(1, {2, kSmallDim}))));
   }
 }
 

@@ -9,6 +9,7 @@
 #include "lockstep/plan/all_reduce.h"
 #include "lockstep/plan/text.h"
 #include "plan/shapes.h"
+#include "support/refusal.h"
 
 namespace lockstep::plan {
 namespace {
@@ -44,12 +45,7 @@ TEST(PlanJsonForm, HasWhatAPageNeedsToAnimateAStep) {
 }
 
 std::string refusal(const json& document) {
-  try {
-    plan_from_json(document);
-    return "accepted";
-  } catch (const UsageError& error) {
-    return error.what();
-  }
+  return test::refusal_of([&] { plan_from_json(document); });
 }
 
 TEST(PlanJsonForm, RefusesByPlaceAndReason) {

@@ -17,31 +17,23 @@ using testing::AllOf;
 using testing::HasSubstr;
 using testing::Not;
 
-struct Result {
-  int exit_code;
-  std::string output;
-  std::string errors;
-};
-
-Result lockstep(std::vector<std::string> words) {
+Finished lockstep(std::vector<std::string> words) {
   words.insert(words.begin(), LOCKSTEP_COMMAND);
-  Child child(words);
-  const int exit_code = child.wait();
-  return {exit_code, child.output(), child.errors()};
+  return run_to_end(words);
 }
 
-Result plan_verb(std::vector<std::string> words) {
+Finished plan_pipeline(std::vector<std::string> words) {
   words.insert(words.begin(), {"plan", "pipeline"});
   return lockstep(words);
 }
 
-Result simulate_verb(std::vector<std::string> words) {
+Finished simulate_pipeline(std::vector<std::string> words) {
   words.insert(words.begin(), {"simulate", "pipeline"});
   return lockstep(words);
 }
 
 TEST(PlanPipelineCommand, PrintsGridVerdictAndCosts) {
-  const auto result = plan_verb({"--schedule", "1f1b", "--stages", "4", "--microbatches", "8"});
+  const auto result = plan_pipeline({"--schedule", "1f1b", "--stages", "4", "--microbatches", "8"});
   EXPECT_EQ(result.exit_code, 0);
   EXPECT_THAT(
       result.output,
@@ -53,27 +45,27 @@ TEST(PlanPipelineCommand, PrintsGridVerdictAndCosts) {
 }
 
 TEST(PlanPipelineCommand, ListsTheSchedules) {
-  const auto result = plan_verb({});
+  const auto result = plan_pipeline({});
   EXPECT_EQ(result.exit_code, 0);
   for (const auto& schedule : plan::schedules()) {
     EXPECT_THAT(result.output, HasSubstr("  " + std::string(schedule.name) + "  "));
   }
-  EXPECT_EQ(json::parse(plan_verb({"--json"}).output).size(), plan::schedules().size());
+  EXPECT_EQ(json::parse(plan_pipeline({"--json"}).output).size(), plan::schedules().size());
 }
 
 TEST(PlanPipelineCommand, GivesInterleavedTwoChunksUnlessToldOtherwise) {
-  EXPECT_THAT(plan_verb({"--schedule", "interleaved"}).output, HasSubstr(", 2 chunks on each rank\n"));
-  EXPECT_THAT(plan_verb({"--schedule", "interleaved", "--chunks", "3"}).output,
+  EXPECT_THAT(plan_pipeline({"--schedule", "interleaved"}).output, HasSubstr(", 2 chunks on each rank\n"));
+  EXPECT_THAT(plan_pipeline({"--schedule", "interleaved", "--chunks", "3"}).output,
               HasSubstr(", 3 chunks on each"));
 }
 
 TEST(PlanPipelineCommand, ReadsBackItsOwnForms) {
   const TemporaryFolder folder;
   for (const char* form : {"--text", "--csv", "--json"}) {
-    const auto written = plan_verb({"--schedule", "zb-h1", "--stages", "3", "--microbatches", "4", form});
+    const auto written = plan_pipeline({"--schedule", "zb-h1", "--stages", "3", "--microbatches", "4", form});
     ASSERT_EQ(written.exit_code, 0) << written.errors;
     std::ofstream(folder / "plan") << written.output;
-    const auto read = plan_verb({"--file", (folder / "plan").string(), form});
+    const auto read = plan_pipeline({"--file", (folder / "plan").string(), form});
     EXPECT_EQ(read.exit_code, 0) << read.errors;
     EXPECT_EQ(read.output, written.output);
   }
@@ -81,7 +73,7 @@ TEST(PlanPipelineCommand, ReadsBackItsOwnForms) {
 
 TEST(PlanPipelineCommand, WritesJsonWithTimesAndVerdict) {
   const auto document = json::parse(
-      plan_verb({"--schedule", "gpipe", "--stages", "2", "--microbatches", "2", "--json"}).output);
+      plan_pipeline({"--schedule", "gpipe", "--stages", "2", "--microbatches", "2", "--json"}).output);
   EXPECT_EQ(plan::pipeline_from_json(document),
             plan::make_pipeline_plan("gpipe", {.ranks = 2, .microbatches = 2}));
   EXPECT_EQ(document["actions"][1][1]["text"], "1F0");
@@ -99,15 +91,15 @@ TEST(PlanPipelineCommand, RefusesABadPlanWithExit1AndTheVerifiersWords) {
   text.replace(text.find("0RECV_B0"), 8, "        ");
   std::ofstream(folder / "plan") << text;
   const std::string path = (folder / "plan").string();
-  const auto result = plan_verb({"--file", path});
+  const auto result = plan_pipeline({"--file", path});
   EXPECT_EQ(result.exit_code, 1);
   EXPECT_THAT(result.output, AllOf(HasSubstr("refused  rank 0 action 4 (0B0): its gradient has not arrived"),
                                    Not(HasSubstr("cycle"))));
-  EXPECT_EQ(json::parse(plan_verb({"--file", path, "--json"}).output)["verdict"]["ok"], false);
+  EXPECT_EQ(json::parse(plan_pipeline({"--file", path, "--json"}).output)["verdict"]["ok"], false);
 }
 
 TEST(PlanPipelineCommand, SaysWhenAGridWouldBeTooLarge) {
-  const auto result = plan_verb({"--schedule", "gpipe", "--stages", "100"});
+  const auto result = plan_pipeline({"--schedule", "gpipe", "--stages", "100"});
   EXPECT_EQ(result.exit_code, 0);
   EXPECT_THAT(result.output, AllOf(HasSubstr("(a grid of 100 ranks and 321 cycles is too large to read"),
                                    HasSubstr("proved")));
@@ -118,7 +110,7 @@ TEST(PlanPipelineCommand, IsToldOfByTheHelpOfPlanAndSimulate) {
   EXPECT_THAT(lockstep({"simulate", "--help"}).output, HasSubstr("see lockstep simulate pipeline --help"));
   EXPECT_THAT(lockstep({"--help"}).output,
               AllOf(HasSubstr("  plan pipeline "), HasSubstr("  simulate pipeline ")));
-  EXPECT_THAT(plan_verb({"--help"}).output, HasSubstr("--schedule NAME"));
+  EXPECT_THAT(plan_pipeline({"--help"}).output, HasSubstr("--schedule NAME"));
 }
 
 TEST(PlanPipelineCommand, IsPointedOutToThoseWhoTakeItForACollective) {
@@ -154,14 +146,14 @@ TEST(PlanPipelineCommand, RefusesBadUsageWithAHint) {
       {{"1f1b"}, "1f1b; hint: see lockstep plan pipeline --help"},
   };
   for (const auto& [words, problem] : cases) {
-    const auto result = plan_verb(words);
+    const auto result = plan_pipeline(words);
     EXPECT_EQ(result.exit_code, 2) << problem;
     EXPECT_THAT(result.errors, AllOf(HasSubstr("lockstep plan pipeline: "), HasSubstr(problem)));
   }
 }
 
 TEST(SimulatePipelineCommand, PrintsOneScheduleByRank) {
-  const auto result = simulate_verb({"--schedule", "1f1b", "--stages", "4", "--microbatches", "8"});
+  const auto result = simulate_pipeline({"--schedule", "1f1b", "--stages", "4", "--microbatches", "8"});
   EXPECT_EQ(result.exit_code, 0);
   EXPECT_THAT(result.output,
               AllOf(HasSubstr("1f1b               1           33            9     27.3%     37.5%"),
@@ -174,7 +166,7 @@ TEST(SimulatePipelineCommand, WritesAnObjectForOneAndAnArrayForSeveral) {
   const auto with = [&](const std::string& schedules) {
     auto words = shape;
     words.insert(words.end(), {"--schedule", schedules});
-    return json::parse(simulate_verb(words).output);
+    return json::parse(simulate_pipeline(words).output);
   };
   const json one = with("GPipe");
   EXPECT_EQ(one["schedule"], "gpipe");
@@ -192,7 +184,7 @@ TEST(SimulatePipelineCommand, WritesAnObjectForOneAndAnArrayForSeveral) {
 }
 
 TEST(SimulatePipelineCommand, LeavesOutOfAllWhatTheShapeDoesNotAllowAndSaysWhy) {
-  const auto result = simulate_verb({"--stages", "4", "--microbatches", "6", "--comm", "0.1"});
+  const auto result = simulate_pipeline({"--stages", "4", "--microbatches", "6", "--comm", "0.1"});
   EXPECT_EQ(result.exit_code, 0);
   EXPECT_THAT(result.output,
               AllOf(HasSubstr("\nzb-h1 "), Not(HasSubstr("\nzb-h2 ")), HasSubstr("a message 0.1\n"),
@@ -213,7 +205,7 @@ TEST(SimulatePipelineCommand, RefusesBadUsageWithAHint) {
       {{"--alpha-us", "1"}, "unknown flag --alpha-us"},
   };
   for (const auto& [words, problem] : cases) {
-    const auto result = simulate_verb(words);
+    const auto result = simulate_pipeline(words);
     EXPECT_EQ(result.exit_code, 2) << problem;
     EXPECT_THAT(result.errors, AllOf(HasSubstr("lockstep simulate pipeline: "), HasSubstr(problem)));
   }

@@ -60,9 +60,9 @@ struct Rank {
   std::map<int, Value> gradients;
 };
 
-class Machine {
+class PipelineMachine {
  public:
-  Machine(const PipelinePlan& plan, PipelineSends sends)
+  PipelineMachine(const PipelinePlan& plan, PipelineSends sends)
       : plan_(plan), sends_(sends), ranks_(plan.actions.size()) {}
 
   std::string run(uint64_t seed) {
@@ -221,7 +221,7 @@ class Machine {
 }  // namespace
 
 std::string fault_of(const PipelinePlan& plan, PipelineSends sends, uint64_t seed) {
-  return Machine(plan, sends).run(seed);
+  return PipelineMachine(plan, sends).run(seed);
 }
 
 }  // namespace lockstep::plan::reference

@@ -10,6 +10,7 @@
 
 #include "lockstep/error.h"
 #include "plan/pipeline_shapes.h"
+#include "support/refusal.h"
 
 namespace lockstep::plan {
 namespace {
@@ -178,12 +179,7 @@ TEST(SimulatePipeline, OfNoCostsDividesByNothing) {
 }
 
 std::string refusal(const PipelinePlan& plan, const PipelineCosts& costs) {
-  try {
-    simulate_pipeline(plan, costs);
-    return "accepted";
-  } catch (const UsageError& error) {
-    return error.what();
-  }
+  return test::refusal_of([&] { simulate_pipeline(plan, costs); });
 }
 
 TEST(SimulatePipeline, RefusesCostsAndPlansThatCannotBe) {

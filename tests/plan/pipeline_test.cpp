@@ -1,5 +1,6 @@
 // Which plans there are, which there are not, and where their messages stand.
 #include "lockstep/plan/pipeline.h"
+#include "support/refusal.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -94,12 +95,7 @@ INSTANTIATE_TEST_SUITE_P(Pipelines, EverySchedule, testing::ValuesIn(schedules()
                          [](const auto& test) { return test_name(test.param); });
 
 std::string refusal(std::string_view schedule, const PipelineShape& shape) {
-  try {
-    make_pipeline_plan(schedule, shape);
-    return "accepted";
-  } catch (const UsageError& error) {
-    return error.what();
-  }
+  return test::refusal_of([&] { make_pipeline_plan(schedule, shape); });
 }
 
 TEST(Schedules, RefuseWhatTheyCannotDoByNameValueAndHint) {

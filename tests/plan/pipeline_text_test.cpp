@@ -1,5 +1,6 @@
 // The text, CSV and JSON forms of pipeline plans.
 #include "lockstep/plan/pipeline_text.h"
+#include "support/refusal.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -75,16 +76,6 @@ TEST(PipelineCsv, IgnoresEmptyCellsAndLinesAfterTheEnd) {
             small_plan());
 }
 
-template <typename Read>
-std::string refusal(const Read& read) {
-  try {
-    read();
-    return "accepted";
-  } catch (const UsageError& error) {
-    return error.what();
-  }
-}
-
 TEST(PipelineText, NamesLineAndReason) {
   const std::string header = "pipeline mine ranks 2 microbatches 2 chunks 1\n";
   const std::pair<std::string, std::string> cases[] = {
@@ -118,14 +109,14 @@ TEST(PipelineText, NamesLineAndReason) {
       {header + std::string(1001, ' '), "line 2: more than 1000 characters"},
   };
   for (const auto& [text, problem] : cases) {
-    const std::string found = refusal([&, &input = text] { parse_pipeline(input); });
+    const std::string found = test::refusal_of([&, &input = text] { parse_pipeline(input); });
     EXPECT_THAT(found, StartsWith("pipeline text " + problem)) << text;
   }
 }
 
 TEST(PipelineCsv, NamesLineAndReason) {
   const std::string header = "pipeline,mine,ranks,2,microbatches,2,chunks,1\n";
-  const auto of = [](const std::string& text) { return refusal([&] { pipeline_from_csv(text); }); };
+  const auto of = [](const std::string& text) { return test::refusal_of([&] { pipeline_from_csv(text); }); };
   EXPECT_THAT(of(""), StartsWith("pipeline csv line 1: no plan"));
   EXPECT_EQ(of("0F0,0B0\n"), "pipeline csv line 1: '0F0' instead of 'pipeline'");
   EXPECT_EQ(of(header + "0F0\n"), "pipeline csv line 2: the plan ends after 1 of 2 ranks");
@@ -136,13 +127,16 @@ TEST(PipelineCsv, NamesLineAndReason) {
 TEST(PipelineForms, AreRefusedAboveTheMostActions) {
   std::string row;
   for (int64_t i = 0; i <= kMostPipelineActions; ++i) row += "0F0,";
-  EXPECT_EQ(refusal([&] { pipeline_from_csv("pipeline,mine,ranks,1,microbatches,1,chunks,1\n" + row); }),
-            "pipeline csv line 2: more than 4000000 actions");
+  EXPECT_EQ(
+      test::refusal_of([&] { pipeline_from_csv("pipeline,mine,ranks,1,microbatches,1,chunks,1\n" + row); }),
+      "pipeline csv line 2: more than 4000000 actions");
 }
 
 TEST(PipelineJson, RefusesByPlaceAndReason) {
   const json good = to_json(small_plan());
-  const auto of = [](const json& document) { return refusal([&] { pipeline_from_json(document); }); };
+  const auto of = [](const json& document) {
+    return test::refusal_of([&] { pipeline_from_json(document); });
+  };
   const auto with = [&](const std::string& pointer, const json& value) {
     json bad = good;
     bad[json::json_pointer(pointer)] = value;

@@ -16,17 +16,9 @@ namespace {
 using testing::AllOf;
 using testing::HasSubstr;
 
-struct Result {
-  int exit_code;
-  std::string output;
-  std::string errors;
-};
-
-Result plan_verb(std::vector<std::string> words) {
+Finished plan_verb(std::vector<std::string> words) {
   words.insert(words.begin(), {LOCKSTEP_COMMAND, "plan"});
-  Child child(words);
-  const int exit_code = child.wait();
-  return {exit_code, child.output(), child.errors()};
+  return run_to_end(words);
 }
 
 TEST(PlanCommand, PrintsGridVerdictAndCostsWhateverTheSpelling) {

@@ -121,4 +121,10 @@ bool Child::leaves_nothing() const {
   return eventually([&] { return family().empty(); });
 }
 
+Finished run_to_end(const std::vector<std::string>& command, const Child::Options& options) {
+  Child child(command, options);
+  const int exit_code = child.wait();
+  return {exit_code, child.output(), child.errors()};
+}
+
 }  // namespace lockstep::test

@@ -62,4 +62,13 @@ class Child {
   int exit_code_ = -1;
 };
 
+/// How a program ended, and all that it said.
+struct Finished {
+  int exit_code;
+  std::string output;
+  std::string errors;
+};
+
+Finished run_to_end(const std::vector<std::string>& command, const Child::Options& options = {});
+
 }  // namespace lockstep::test

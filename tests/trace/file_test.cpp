@@ -13,6 +13,7 @@
 #include "lockstep/trace/json.h"
 #include "lockstep/trace/session.h"
 #include "lockstep/trace/writer.h"
+#include "support/refusal.h"
 #include "support/temporary_folder.h"
 #include "trace/samples.h"
 
@@ -23,16 +24,6 @@ using testing::AllOf;
 using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::StartsWith;
-
-template <typename Call>
-std::string refusal(Call call) {
-  try {
-    call();
-    return "accepted";
-  } catch (const Error& error) {
-    return error.what();
-  }
-}
 
 std::vector<std::string> files_in(const test::TemporaryFolder& folder) {
   std::vector<std::string> names;
@@ -66,17 +57,17 @@ TEST(TraceMerge, OrdersSpansOnTheCommonClock) {
 }
 
 TEST(TraceMerge, RefusesWhatDoesNotBelongTogether) {
-  EXPECT_THAT(refusal([] {
+  EXPECT_THAT(test::refusal_of<Error>([] {
                 merge({one_rank(1, 0, {}), one_rank(1, 0, {})});
               }),
               StartsWith("trace merge: rank 1 is there twice"));
-  EXPECT_THAT(refusal([] {
+  EXPECT_THAT(test::refusal_of<Error>([] {
                 merge({one_rank(0, 0, {}, "new"), one_rank(1, 0, {}, "old")});
               }),
               StartsWith("trace merge: rank 1 is of job \"old\", ranks before it of job \"new\""));
-  EXPECT_THAT(refusal([] { merge({one_rank(0, 9, {kLargest - 9})}); }),
+  EXPECT_THAT(test::refusal_of<Error>([] { merge({one_rank(0, 9, {kLargest - 9})}); }),
               StartsWith("trace merge: rank 0: 1152921504606846972 ns with clock offset 9 ns"));
-  EXPECT_THAT(refusal([] { merge({{.spans = {{.rank = 4}}}}); }),
+  EXPECT_THAT(test::refusal_of<Error>([] { merge({{.spans = {{.rank = 4}}}}); }),
               StartsWith("trace merge: a span of rank 4"));
 }
 
@@ -86,22 +77,23 @@ TEST(TraceFile, IsWrittenWholeOrNotAtAll) {
   write_file(folder / "a.json", to_json(sample()));
   EXPECT_EQ(read(folder / "a.json"), sample());
   EXPECT_THAT(files_in(folder), ElementsAre("a.json"));
-  EXPECT_THAT(refusal([&] { write_file(folder / "no/a.json", "x"); }),
+  EXPECT_THAT(test::refusal_of<Error>([&] { write_file(folder / "no/a.json", "x"); }),
               AllOf(StartsWith("trace: cannot write /"), HasSubstr("No such file")));
 }
 
 TEST(TraceFile, OfAFolderIsThatOfAllRanks) {
   const test::TemporaryFolder folder;
-  EXPECT_THAT(refusal([&] { read(folder.path()); }), HasSubstr("has no rank_<k>.json"));
+  EXPECT_THAT(test::refusal_of<Error>([&] { read(folder.path()); }), HasSubstr("has no rank_<k>.json"));
   write_file(folder / "rank_10.json", to_json(one_rank(10, 0, {7})));
   write_file(folder / "rank_9.json", to_json(one_rank(9, 0, {8})));
   write_file(folder / "rank_9.json.1.partial", "{");
   write_file(folder / "rank_x.json", "{");
   EXPECT_EQ(read(folder.path()), merge({one_rank(10, 0, {7}), one_rank(9, 0, {8})}));
   write_file(folder / "rank_9.json", "{\n");
-  EXPECT_THAT(refusal([&] { read(folder.path()); }),
+  EXPECT_THAT(test::refusal_of<Error>([&] { read(folder.path()); }),
               AllOf(StartsWith("trace /"), HasSubstr("rank_9.json: trace json line 2: no valid JSON")));
-  EXPECT_THAT(refusal([&] { read(folder / "gone"); }), HasSubstr("gone: cannot be read: No such file"));
+  EXPECT_THAT(test::refusal_of<Error>([&] { read(folder / "gone"); }),
+              HasSubstr("gone: cannot be read: No such file"));
 }
 
 class TraceEnvironment : public testing::Test {
@@ -127,7 +119,7 @@ TEST_F(TraceEnvironment, RefusesAFolderThatCannotBe) {
   write_file(folder_ / "file", "");
   turn_on(folder_ / "file");
   EXPECT_THAT(
-      refusal([] { start_from_environment(0); }),
+      test::refusal_of<Error>([] { start_from_environment(0); }),
       AllOf(StartsWith("trace: LOCKSTEP_TRACE=\"/"), HasSubstr("hint: name a folder that you may write")));
   EXPECT_FALSE(enabled());
 }

@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "lockstep/error.h"
+#include "support/refusal.h"
 #include "trace/samples.h"
 
 namespace lockstep::trace {
@@ -75,12 +76,7 @@ TEST(TraceJson, MayComeInAnyOrderAndWithFieldsOfLaterVersions) {
 }
 
 std::string refusal(std::string_view text) {
-  try {
-    parse_json(text);
-    return "accepted";
-  } catch (const UsageError& error) {
-    return error.what();
-  }
+  return test::refusal_of([&] { parse_json(text); });
 }
 
 TEST(TraceJson, IsRefusedByPlaceAndValue) {

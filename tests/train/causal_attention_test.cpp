@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "lockstep/error.h"
+#include "train/distance.h"
 #include "train/models/kernels/kernels.h"
 
 namespace lockstep::train {
@@ -34,22 +35,18 @@ Result run(const Attention& attention, const torch::Tensor& qkv, int64_t heads, 
   return {output.detach(), input.grad()};
 }
 
-double distance(const torch::Tensor& a, const torch::Tensor& b) {
-  return (a.to(torch::kDouble) - b.to(torch::kDouble)).abs().max().item<double>();
-}
-
-struct Shape {
+struct AttentionShape {
   int64_t batch, length, heads, depth;
 };
 
-void PrintTo(const Shape& shape, std::ostream* out) {
+void PrintTo(const AttentionShape& shape, std::ostream* out) {
   *out << "B" << shape.batch << "T" << shape.length << "H" << shape.heads << "D" << shape.depth;
 }
 
-class CausalAttention : public testing::TestWithParam<Shape> {
+class CausalAttention : public testing::TestWithParam<AttentionShape> {
  protected:
   static torch::Tensor draw() {
-    const Shape& shape = GetParam();
+    const AttentionShape& shape = GetParam();
     torch::manual_seed(1);
     return torch::randn({shape.batch, shape.length, 3 * shape.heads * shape.depth});
   }
@@ -59,20 +56,21 @@ TEST_P(CausalAttention, EqualsTheFormulaInDoubleAndSoDoesItsGradient) {
   const auto qkv = draw();
   const auto ours = run(causal_attention, qkv, GetParam().heads, 0);
   const auto formula = run(naive_causal_attention, qkv.to(torch::kDouble), GetParam().heads, 0);
-  EXPECT_LT(distance(ours.output, formula.output), 2e-6);
-  EXPECT_LT(distance(ours.gradient, formula.gradient), 1e-5);
+  EXPECT_LT(test::distance(ours.output, formula.output), 2e-6);
+  EXPECT_LT(test::distance(ours.gradient, formula.gradient), 1e-5);
 }
 
 TEST_P(CausalAttention, DropsTheWeightsThatTheFormulaDrops) {
   const auto qkv = draw();
   const auto ours = run(causal_attention, qkv, GetParam().heads, 0.3);
   const auto formula = run(naive_causal_attention, qkv, GetParam().heads, 0.3);
-  EXPECT_LT(distance(ours.output, formula.output), 5e-6);
-  EXPECT_LT(distance(ours.gradient, formula.gradient), 2e-5);
+  EXPECT_LT(test::distance(ours.output, formula.output), 5e-6);
+  EXPECT_LT(test::distance(ours.gradient, formula.gradient), 2e-5);
 }
 
-std::vector<Shape> shapes() {
-  std::vector<Shape> all = {{1, 1, 1, 1}, {3, 64, 2, 32}, {2, 7, 3, 5}, {2, 65, 1, 33}, {1, 130, 2, 3}};
+std::vector<AttentionShape> shapes() {
+  std::vector<AttentionShape> all = {
+      {1, 1, 1, 1}, {3, 64, 2, 32}, {2, 7, 3, 5}, {2, 65, 1, 33}, {1, 130, 2, 3}};
   for (int64_t length = 1; length <= 64; ++length) all.push_back({2, length, 2, 1 + length % 19});
   return all;
 }
@@ -103,12 +101,12 @@ TEST(AttentionKernels, AllSetsEqualTheFormula) {
     auto output = unset(kLength * kDepth), gradient = unset(kLength * kStride);
     kernels->attention_forward(head, input, weights.data_ptr<float>(), output.data_ptr<float>(), kDepth,
                                scratch.data_ptr<float>());
-    EXPECT_LT(distance(output.view_as(formula.output), formula.output), 2e-6);
+    EXPECT_LT(test::distance(output.view_as(formula.output), formula.output), 2e-6);
     scratch.fill_(NAN);
     float* const to = gradient.data_ptr<float>();
     kernels->attention_backward(head, input, weights.data_ptr<float>(), slope.data_ptr<float>(), kDepth,
                                 {to, to + kDepth, to + 2 * kDepth}, scratch.data_ptr<float>());
-    EXPECT_LT(distance(gradient.view_as(formula.gradient), formula.gradient), 1e-5);
+    EXPECT_LT(test::distance(gradient.view_as(formula.gradient), formula.gradient), 1e-5);
   }
 }
 
@@ -116,7 +114,7 @@ TEST(CausalAttention, LargeScoresAreNoOverflow) {
   const auto qkv = torch::randn({1, 9, 12}) * 100;
   const auto ours = run(causal_attention, qkv, 2, 0);
   const auto formula = run(naive_causal_attention, qkv.to(torch::kDouble), 2, 0);
-  EXPECT_LT(distance(ours.output, formula.output) / 100, 1e-4);
+  EXPECT_LT(test::distance(ours.output, formula.output) / 100, 1e-4);
   EXPECT_TRUE(ours.gradient.isfinite().all().item<bool>());
 }
 

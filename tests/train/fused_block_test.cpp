@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "lockstep/error.h"
+#include "train/distance.h"
 #include "train/models/kernels/kernels.h"
 #include "train/models/transformer_layers.h"
 
@@ -16,10 +17,6 @@ namespace {
 
 using testing::HasSubstr;
 using testing::ThrowsMessage;
-
-double distance(const torch::Tensor& a, const torch::Tensor& b) {
-  return (a.to(torch::kDouble) - b.to(torch::kDouble)).abs().max().item<double>();
-}
 
 /// Weights of distinct values: a fresh norm's are all 1, and a fresh bias is 0.
 Block make_block(int64_t width, int64_t heads, int64_t inner, double dropout) {
@@ -57,20 +54,20 @@ void expect_close(const std::vector<torch::Tensor>& ours, const std::vector<torc
   ASSERT_EQ(ours.size(), theirs.size());
   for (size_t i = 0; i < ours.size(); ++i) {
     const double size = std::max(1.0, theirs[i].abs().max().item<double>());
-    EXPECT_LT(distance(ours[i], theirs[i]) / size, tolerance) << "tensor " << i;
+    EXPECT_LT(test::distance(ours[i], theirs[i]) / size, tolerance) << "tensor " << i;
   }
 }
 
-struct Shape {
+struct BlockShape {
   int64_t batch, length, width, heads, inner;
 };
 
-void PrintTo(const Shape& shape, std::ostream* out) {
+void PrintTo(const BlockShape& shape, std::ostream* out) {
   *out << "B" << shape.batch << "T" << shape.length << "C" << shape.width << "H" << shape.heads << "I"
        << shape.inner;
 }
 
-class FusedBlock : public testing::TestWithParam<Shape> {};
+class FusedBlock : public testing::TestWithParam<BlockShape> {};
 
 TEST_P(FusedBlock, EqualsTheOperationsInDoubleAndSoDoItsGradients) {
   const auto [batch, length, width, heads, inner] = GetParam();
@@ -93,9 +90,9 @@ TEST_P(FusedBlock, DropsWhatTheOperationsDrop) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Shapes, FusedBlock,
-                         testing::Values(Shape{1, 1, 16, 1, 16}, Shape{2, 3, 32, 4, 48},
-                                         Shape{3, 17, 48, 3, 80}, Shape{2, 64, 64, 2, 256},
-                                         Shape{5, 33, 16, 16, 112}),
+                         testing::Values(BlockShape{1, 1, 16, 1, 16}, BlockShape{2, 3, 32, 4, 48},
+                                         BlockShape{3, 17, 48, 3, 80}, BlockShape{2, 64, 64, 2, 256},
+                                         BlockShape{5, 33, 16, 16, 112}),
                          testing::PrintToStringParamName());
 
 TEST(FusedBlock, TakesWholeVectorsOfFloatsAndLeavesTheRestToOperations) {
@@ -166,12 +163,12 @@ TEST(TransformerKernels, ProductsOfAnyRowsAreTheFormula) {
                                           .c = c.data_ptr<float>(),
                                           .c_row = n};
         set->product(product);
-        EXPECT_LT(distance(c, expected), 1e-5);
+        EXPECT_LT(test::distance(c, expected), 1e-5);
         auto transposed = product;
         transposed.a = columns.data_ptr<float>(), transposed.a_row = 1, transposed.a_column = m;
         transposed.bias = bias.data_ptr<float>(), transposed.adds = true;
         set->product(transposed);
-        EXPECT_LT(distance(c, 2 * expected + bias), 1e-5);
+        EXPECT_LT(test::distance(c, 2 * expected + bias), 1e-5);
       }
     }
   }
@@ -191,7 +188,7 @@ TEST(TransformerKernels, GeluIsLibTorchsAndSoIsItsGradient) {
     const auto size = expected.detach().abs().clamp_min(1);
     EXPECT_LT(((forward - expected) / size).abs().max().item<double>(), 1e-6);
     EXPECT_TRUE(torch::equal(forward, again));
-    EXPECT_LT(distance(gradient, exact.grad()), 2e-6);
+    EXPECT_LT(test::distance(gradient, exact.grad()), 2e-6);
   }
 }
 

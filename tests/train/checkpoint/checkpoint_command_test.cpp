@@ -22,12 +22,6 @@ using testing::HasSubstr;
 using testing::Not;
 
 /// What the command printed.
-struct Printed {
-  int exit_code = 0;
-  std::string output;
-  std::string errors;
-};
-
 /// A run whose checkpoints of steps 100 and 200 have two weights in two files.
 class CheckpointCommand : public testing::Test {
  protected:
@@ -55,12 +49,10 @@ class CheckpointCommand : public testing::Test {
     store.commit(step, seals, 9);
   }
 
-  static Printed run(const std::vector<std::string>& words) {
+  static test::Finished run(const std::vector<std::string>& words) {
     std::vector<std::string> command = {LOCKSTEP_COMMAND, "checkpoint"};
     command.insert(command.end(), words.begin(), words.end());
-    test::Child child(command);
-    const int exit_code = child.wait();
-    return {exit_code, child.output(), child.errors()};
+    return test::run_to_end(command);
   }
 
   void damage(int64_t step) {
@@ -71,7 +63,7 @@ class CheckpointCommand : public testing::Test {
 };
 
 TEST_F(CheckpointCommand, ShowTellsOfTheNewest) {
-  const Printed printed = run({"show", run_.path().string()});
+  const test::Finished printed = run({"show", run_.path().string()});
   EXPECT_EQ(printed.exit_code, 0) << printed.errors;
   EXPECT_THAT(
       printed.output,
@@ -84,7 +76,7 @@ TEST_F(CheckpointCommand, ShowTellsOfTheNewest) {
 }
 
 TEST_F(CheckpointCommand, ShowWritesJson) {
-  const Printed printed = run({"show", (run_ / "checkpoints/step_00000100").string(), "--json"});
+  const test::Finished printed = run({"show", (run_ / "checkpoints/step_00000100").string(), "--json"});
   ASSERT_EQ(printed.exit_code, 0) << printed.errors;
   const auto document = nlohmann::json::parse(printed.output);
   EXPECT_EQ(document["step"], 100);
@@ -95,12 +87,12 @@ TEST_F(CheckpointCommand, ShowWritesJson) {
 }
 
 TEST_F(CheckpointCommand, VerifyHasALineForEach) {
-  const Printed whole = run({"verify", run_.path().string()});
+  const test::Finished whole = run({"verify", run_.path().string()});
   EXPECT_EQ(whole.exit_code, 0) << whole.errors;
   EXPECT_THAT(whole.output, AllOf(HasSubstr("whole      "), HasSubstr("step_00000100: step 100, 5 files, "),
                                   HasSubstr("step_00000200: step 200, 5 files, ")));
   damage(100);
-  const Printed broken = run({"verify", run_.path().string()});
+  const test::Finished broken = run({"verify", run_.path().string()});
   EXPECT_EQ(broken.exit_code, 1);
   EXPECT_THAT(broken.output, AllOf(HasSubstr("not whole  checkpoint "),
                                    HasSubstr("step_00000100: state.json has 2 bytes, shorter than"),
@@ -111,7 +103,7 @@ TEST_F(CheckpointCommand, VerifyHasALineForEach) {
 
 TEST_F(CheckpointCommand, ExportWritesWhatPythonLoads) {
   const std::string out = (run_ / "weights.pt").string();
-  const Printed printed = run({"export", run_.path().string(), "--out", out});
+  const test::Finished printed = run({"export", run_.path().string(), "--out", out});
   ASSERT_EQ(printed.exit_code, 0) << printed.errors;
   EXPECT_THAT(printed.output, HasSubstr("weights.pt: 2 tensors, 24 B, of "));
   test::Child python(
@@ -126,7 +118,7 @@ TEST_F(CheckpointCommand, ExportWritesWhatPythonLoads) {
 TEST_F(CheckpointCommand, ExportReplacesAFileOnlyByForce) {
   const std::string out = (run_ / "weights.pt").string();
   test::write_file(out, "precious");
-  const Printed refused = run({"export", run_.path().string(), "--out", out});
+  const test::Finished refused = run({"export", run_.path().string(), "--out", out});
   EXPECT_EQ(refused.exit_code, 2);
   EXPECT_THAT(refused.errors, HasSubstr("weights.pt: is there already; hint: --force replaces it"));
   EXPECT_EQ(test::read_file(out), "precious");
@@ -136,7 +128,7 @@ TEST_F(CheckpointCommand, ExportReplacesAFileOnlyByForce) {
 
 TEST_F(CheckpointCommand, RefusesWhatIsNoCheckpoint) {
   for (const char* verb : {"show", "verify"}) {
-    const Printed printed = run({verb, (run_ / "none").string()});
+    const test::Finished printed = run({verb, (run_ / "none").string()});
     EXPECT_EQ(printed.exit_code, 2) << verb;
     EXPECT_THAT(printed.errors, HasSubstr("none: there is no such folder; hint:")) << verb;
   }

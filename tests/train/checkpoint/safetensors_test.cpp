@@ -17,14 +17,11 @@ namespace {
 
 using test::bytes_of;
 using test::file_of;
+using test::parse_file;
 using testing::AllOf;
 using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::ThrowsMessage;
-
-SafetensorsHeader parse(const std::string& file) {
-  return parse_safetensors(file, file.size(), "x.safetensors");
-}
 
 TEST(SafetensorsHeader, IsTheBytesOfTheFormat) {
   const std::vector<TensorData> tensors = {
@@ -42,7 +39,7 @@ TEST(SafetensorsHeader, IsTheBytesOfTheFormat) {
 
 TEST(SafetensorsHeader, HasTheMetadataAndTheFormat) {
   const std::string header = safetensors_header({}, {{"step", "7"}, {"format", "tf"}});
-  EXPECT_THAT(parse(header).metadata, ElementsAre(std::pair("format", "pt"), std::pair("step", "7")));
+  EXPECT_THAT(parse_file(header).metadata, ElementsAre(std::pair("format", "pt"), std::pair("step", "7")));
 }
 
 TEST(SafetensorsHeader, RefusesWhatNoReaderWouldTake) {
@@ -73,7 +70,7 @@ TEST(SafetensorsHeader, IsAlignedOnceOrderedByWidth) {
       {.name = "long", .type = TensorType::kI64, .shape = {1}, .bytes = bytes_of("12345678")}};
   order_by_width(tensors);
   std::vector<std::string> names;
-  for (const auto& tensor : parse(file_of(tensors)).tensors) names.push_back(tensor.name);
+  for (const auto& tensor : parse_file(file_of(tensors)).tensors) names.push_back(tensor.name);
   EXPECT_THAT(names, ElementsAre("long", "one", "two", "half", "flag"));
 }
 

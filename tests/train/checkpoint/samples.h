@@ -67,4 +67,8 @@ inline std::string file_of(const std::vector<train::TensorData>& tensors) {
   return text;
 }
 
+inline train::SafetensorsHeader parse_file(const std::string& file) {
+  return train::parse_safetensors(file, file.size(), "x.safetensors");
+}
+
 }  // namespace lockstep::test

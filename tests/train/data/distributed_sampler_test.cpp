@@ -8,6 +8,7 @@
 #include <set>
 
 #include "lockstep/error.h"
+#include "support/refusal.h"
 #include "train/data/permutation.h"
 
 namespace lockstep {
@@ -28,15 +29,6 @@ Indices epoch_of(DistributedSampler& sampler, size_t epoch) {
   sampler.set_epoch(epoch);
   sampler.reset();
   return drain(sampler);
-}
-
-std::string refusal(const std::function<void()>& act) {
-  try {
-    act();
-  } catch (const UsageError& error) {
-    return error.what();
-  }
-  return "taken";
 }
 
 TEST(DistributedSampler, DealsEveryIndexOnceApartFromLessThanAWorldOfThem) {
@@ -196,7 +188,7 @@ TEST(DistributedSampler, RefusesAnArchiveOfAnotherOrderByNameAndValues) {
   const auto load_into = [&](size_t size, const DistributedSamplerOptions& options) {
     auto file = saved(sampler);
     DistributedSampler other(size, options);
-    return refusal([&] { load(other, file); });
+    return test::refusal_of([&] { load(other, file); });
   };
   EXPECT_THAT(load_into(49, {.world_size = 3, .seed = 4}), HasSubstr("has size 50, this sampler 49"));
   EXPECT_THAT(load_into(50, {.world_size = 2, .seed = 4}), HasSubstr("has world_size 3, this sampler 2"));
@@ -208,7 +200,7 @@ TEST(DistributedSampler, RefusesAnArchiveOfAnotherOrderByNameAndValues) {
 
 TEST(DistributedSampler, RefusesBadInputByNameAndValue) {
   const auto make = [](size_t size, const DistributedSamplerOptions& options) {
-    return refusal([&] { DistributedSampler sampler(size, options); });
+    return test::refusal_of([&] { DistributedSampler sampler(size, options); });
   };
   EXPECT_THAT(make(10, {.rank = 2, .world_size = 2}), HasSubstr("rank is 2 in a world of 2"));
   EXPECT_THAT(make(10, {.rank = -1, .world_size = 2}), HasSubstr("rank is -1"));
@@ -216,9 +208,9 @@ TEST(DistributedSampler, RefusesBadInputByNameAndValue) {
   EXPECT_THAT(make(0, {}), HasSubstr("size 0"));
   EXPECT_THAT(make(3, {.world_size = 4, .drop_last = true}), HasSubstr("size 3 leaves nothing to 4 ranks"));
   DistributedSampler sampler(10, {.world_size = 2});
-  EXPECT_THAT(refusal([&] { sampler.resume_at(6); }), HasSubstr("behind 6 samples"));
-  EXPECT_THAT(refusal([&] { sampler.next(0); }), HasSubstr("batch_size is 0"));
-  EXPECT_THAT(refusal([&] { sampler.reset(0); }), HasSubstr("size 0"));
+  EXPECT_THAT(test::refusal_of([&] { sampler.resume_at(6); }), HasSubstr("behind 6 samples"));
+  EXPECT_THAT(test::refusal_of([&] { sampler.next(0); }), HasSubstr("batch_size is 0"));
+  EXPECT_THAT(test::refusal_of([&] { sampler.reset(0); }), HasSubstr("size 0"));
 }
 
 TEST(DistributedSampler, TakesANewSizeByReset) {

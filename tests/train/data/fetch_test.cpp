@@ -12,6 +12,7 @@
 
 #include "launch/capture.h"
 #include "lockstep/error.h"
+#include "support/child.h"
 #include "support/temporary_folder.h"
 #include "train/data/file_hash.h"
 
@@ -26,16 +27,6 @@ using testing::MatchesRegex;
 using testing::Not;
 using testing::StartsWith;
 using testing::ThrowsMessage;
-
-void write(const fs::path& file, const std::string& text) {
-  fs::create_directories(file.parent_path());
-  std::ofstream(file, std::ios::binary) << text;
-}
-
-std::string read(const fs::path& file) {
-  std::ifstream stream(file, std::ios::binary);
-  return {std::istreambuf_iterator<char>(stream), {}};
-}
 
 /// An npm that gives a package of ours, in a world without a network.
 class Fetch : public testing::Test {
@@ -58,14 +49,14 @@ class Fetch : public testing::Test {
   fs::path cache() const { return folder_ / "cache"; }
 
   void make_npm(const std::string& body) {
-    write(folder_ / "bin/npm", "#!/bin/sh\necho \"$@\" >> \"$LOG\"\n" + body);
+    test::write_file(folder_ / "bin/npm", "#!/bin/sh\necho \"$@\" >> \"$LOG\"\n" + body);
     fs::permissions(folder_ / "bin/npm", fs::perms::owner_all);
   }
 
   void make_archive(const std::string& first, const std::string& second) {
-    write(folder_ / "made/package/data/first.txt", first);
-    write(folder_ / "made/package/second", second);
-    write(folder_ / "made/package/other.js", "not asked for");
+    test::write_file(folder_ / "made/package/data/first.txt", first);
+    test::write_file(folder_ / "made/package/second", second);
+    test::write_file(folder_ / "made/package/other.js", "not asked for");
     const auto made = launch::capture(
         {"tar", "-czf", environment_["ARCHIVE"], "-C", (folder_ / "made").string(), "package"}, environment_,
         std::chrono::minutes(1));
@@ -74,7 +65,7 @@ class Fetch : public testing::Test {
 
   /// How often npm was run.
   int runs() const {
-    const std::string log = read(folder_ / "log");
+    const std::string log = test::read_file(folder_ / "log");
     return static_cast<int>(std::count(log.begin(), log.end(), '\n'));
   }
 
@@ -96,10 +87,10 @@ class Fetch : public testing::Test {
 TEST_F(Fetch, PutsThePackagesFilesIntoTheCache) {
   const fs::path folder = fetch(package_, environment_);
   EXPECT_EQ(folder, cache() / "tests-some-text-1.2.3");
-  EXPECT_EQ(read(folder / "data/first.txt"), "call me ishmael\n");
-  EXPECT_EQ(read(folder / "second"), "text");
+  EXPECT_EQ(test::read_file(folder / "data/first.txt"), "call me ishmael\n");
+  EXPECT_EQ(test::read_file(folder / "second"), "text");
   EXPECT_FALSE(fs::exists(folder / "other.js"));
-  EXPECT_THAT(read(folder_ / "log"), StartsWith("pack @tests/some-text@1.2.3 "));
+  EXPECT_THAT(test::read_file(folder_ / "log"), StartsWith("pack @tests/some-text@1.2.3 "));
   expect_nothing_left_behind();
 }
 
@@ -111,25 +102,25 @@ TEST_F(Fetch, RunsNpmOnlyOnce) {
 
 TEST_F(Fetch, NamesNoRegistry) {
   fetch(package_, environment_);
-  EXPECT_THAT(read(folder_ / "log"), Not(HasSubstr("registry")));
+  EXPECT_THAT(test::read_file(folder_ / "log"), Not(HasSubstr("registry")));
 }
 
 TEST_F(Fetch, FetchesAnewWhatWasAlteredInTheCache) {
   const fs::path folder = fetch(package_, environment_);
-  write(folder / "second", "tex!");
+  test::write_file(folder / "second", "tex!");
   fetch(package_, environment_);
-  EXPECT_EQ(read(folder / "second"), "text");
+  EXPECT_EQ(test::read_file(folder / "second"), "text");
   EXPECT_EQ(runs(), 2);
 }
 
 TEST_F(Fetch, FetchesAnewWhatWasCutOrRemovedInTheCache) {
   const fs::path folder = fetch(package_, environment_);
-  write(folder / "second", "te");
+  test::write_file(folder / "second", "te");
   fetch(package_, environment_);
   fs::remove(folder / "data/first.txt");
   fetch(package_, environment_);
-  EXPECT_EQ(read(folder / "second"), "text");
-  EXPECT_EQ(read(folder / "data/first.txt"), "call me ishmael\n");
+  EXPECT_EQ(test::read_file(folder / "second"), "text");
+  EXPECT_EQ(test::read_file(folder / "data/first.txt"), "call me ishmael\n");
   EXPECT_EQ(runs(), 3);
 }
 
@@ -178,7 +169,7 @@ TEST_F(Fetch, KillsAnNpmThatHangs) {
   environment_["LOCKSTEP_FETCH_TIMEOUT"] = "1";
   EXPECT_THAT([&] { fetch(package_, environment_); },
               ThrowsMessage<Error>(HasSubstr("npm was not done after 1 s; hint: ")));
-  const int pid = std::stoi(read(folder_ / "log.pid"));
+  const int pid = std::stoi(test::read_file(folder_ / "log.pid"));
   EXPECT_EQ(kill(pid, 0), -1);
   EXPECT_EQ(errno, ESRCH);
   expect_nothing_left_behind();
@@ -191,7 +182,7 @@ TEST_F(Fetch, RefusesATimeoutThatIsNoNumber) {
 }
 
 TEST_F(Fetch, RefusesACacheThatCannotBeWritten) {
-  write(folder_ / "file", "no folder");
+  test::write_file(folder_ / "file", "no folder");
   environment_["LOCKSTEP_CACHE"] = (folder_ / "file/cache").string();
   EXPECT_THAT(
       [&] { fetch(package_, environment_); },
@@ -217,7 +208,8 @@ TEST_F(Fetch, RefusesAnEnvironmentWithoutAnyCache) {
 TEST_F(Fetch, DoesNoHarmToAnotherAtTheSameTime) {
   std::vector<std::thread> threads;
   for (int i = 0; i < 4; ++i) {
-    threads.emplace_back([&] { EXPECT_EQ(read(fetch(package_, environment_) / "second"), "text"); });
+    threads.emplace_back(
+        [&] { EXPECT_EQ(test::read_file(fetch(package_, environment_) / "second"), "text"); });
   }
   for (auto& thread : threads) thread.join();
   expect_nothing_left_behind();
@@ -236,7 +228,7 @@ TEST(Packages, AreNamedWithSizesAndChecksums) {
 
 TEST(HashOf, IsSha256) {
   const test::TemporaryFolder folder;
-  write(folder / "abc", "abc");
+  test::write_file(folder / "abc", "abc");
   const auto hash = hash_of(folder / "abc");
   ASSERT_TRUE(hash);
   EXPECT_EQ(hash->bytes, 3U);

@@ -20,38 +20,33 @@ using testing::AllOf;
 using testing::HasSubstr;
 using testing::ThrowsMessage;
 
-void write(const fs::path& file, const std::string& text) {
-  fs::create_directories(file.parent_path());
-  std::ofstream(file, std::ios::binary) << text;
-}
-
 TEST(ReadText, GivesAFileAsItStands) {
   const TemporaryFolder folder;
   const std::string text("caf\xc3\xa9\r\n\0 end", 12);
-  write(folder / "a.txt", text);
+  test::write_file(folder / "a.txt", text);
   EXPECT_EQ(read_text(folder / "a.txt"), text);
 }
 
 TEST(ReadText, JoinsTheFilesOfAFolderInOrderOfTheirPaths) {
   const TemporaryFolder folder;
-  write(folder / "b.txt", "second\n");
-  write(folder / "a.txt", "first");
-  write(folder / "c/x", "third");
-  write(folder / "c/w/z", "before third");
+  test::write_file(folder / "b.txt", "second\n");
+  test::write_file(folder / "a.txt", "first");
+  test::write_file(folder / "c/x", "third");
+  test::write_file(folder / "c/w/z", "before third");
   EXPECT_EQ(read_text(folder.path()), "first\nsecond\n\nbefore third\nthird");
 }
 
 TEST(ReadText, LeavesHiddenFilesAndFoldersOut) {
   const TemporaryFolder folder;
-  write(folder / "a", "text");
-  write(folder / ".hidden", "\xff");
-  write(folder / ".git/b", "\xff");
+  test::write_file(folder / "a", "text");
+  test::write_file(folder / ".hidden", "\xff");
+  test::write_file(folder / ".git/b", "\xff");
   EXPECT_EQ(read_text(folder.path()), "text");
 }
 
 TEST(ReadText, ReadsAHiddenFolderThatIsNamed) {
   const TemporaryFolder folder;
-  write(folder / ".data/a", "text");
+  test::write_file(folder / ".data/a", "text");
   EXPECT_EQ(read_text(folder / ".data"), "text");
 }
 
@@ -64,15 +59,15 @@ TEST(ReadText, RefusesAFileThatIsNotThere) {
 
 TEST(ReadText, RefusesAFolderWithoutFiles) {
   const TemporaryFolder folder;
-  write(folder / ".hidden", "text");
+  test::write_file(folder / ".hidden", "text");
   EXPECT_THAT([&] { read_text(folder.path()); },
               ThrowsMessage<UsageError>(AllOf(HasSubstr(folder.path().string()), HasSubstr("no file"))));
 }
 
 TEST(ReadText, RefusesAnEmptyFile) {
   const TemporaryFolder folder;
-  write(folder / "a", "text");
-  write(folder / "b", "");
+  test::write_file(folder / "a", "text");
+  test::write_file(folder / "b", "");
   EXPECT_THAT([&] { read_text(folder.path()); },
               ThrowsMessage<UsageError>(AllOf(HasSubstr((folder / "b").string()), HasSubstr("is empty"))));
 }
@@ -86,7 +81,7 @@ TEST(ReadText, RefusesWhatIsNoRegularFile) {
 
 TEST(ReadText, RefusesAFileLongerThanItReads) {
   const TemporaryFolder folder;
-  write(folder / "big", "a");
+  test::write_file(folder / "big", "a");
   fs::resize_file(folder / "big", kMaxCorpusBytes + 1);
   EXPECT_THAT([&] { read_text(folder / "big"); },
               ThrowsMessage<UsageError>(HasSubstr("has 1073741825 bytes; hint: at most 1073741824")));
@@ -94,7 +89,7 @@ TEST(ReadText, RefusesAFileLongerThanItReads) {
 
 TEST(ReadText, RefusesBytesThatAreNotUtf8ByPlaceAndValue) {
   const TemporaryFolder folder;
-  write(folder / "latin1", "caf\xe9 au lait");
+  test::write_file(folder / "latin1", "caf\xe9 au lait");
   EXPECT_THAT(
       [&] { read_text(folder / "latin1"); },
       ThrowsMessage<UsageError>(AllOf(HasSubstr((folder / "latin1").string()), HasSubstr("byte 3 is 0xe9"))));
@@ -102,7 +97,7 @@ TEST(ReadText, RefusesBytesThatAreNotUtf8ByPlaceAndValue) {
 
 TEST(ReadText, ShowsNoControlCharacterOfAFilesName) {
   const TemporaryFolder folder;
-  write(folder / "a\x1b[2J", "");
+  test::write_file(folder / "a\x1b[2J", "");
   EXPECT_THAT([&] { read_text(folder.path()); },
               ThrowsMessage<UsageError>(AllOf(HasSubstr("a\\x1b[2J"), testing::Not(HasSubstr("\x1b")))));
 }

@@ -1,5 +1,6 @@
 // metrics.jsonl: each step once, in order, whatever was killed, torn or damaged.
 #include "train/run/metrics.h"
+#include "support/child.h"
 
 #include <fmt/format.h>
 #include <gmock/gmock.h>
@@ -53,15 +54,6 @@ std::string text_of(const std::vector<StepMetrics>& steps) {
   return text;
 }
 
-void write(const fs::path& file, std::string_view text) {
-  std::ofstream(file, std::ios::binary | std::ios::trunc) << text;
-}
-
-std::string read(const fs::path& file) {
-  std::ifstream stream(file, std::ios::binary);
-  return {std::istreambuf_iterator<char>(stream), std::istreambuf_iterator<char>()};
-}
-
 class Metrics : public testing::Test {
  protected:
   // Resumes behind `last_step` and goes on to step `end`.
@@ -108,7 +100,7 @@ TEST_F(Metrics, ReadBackToTheSameBitsByUsAndByAnyReaderOfJson) {
                        .gradient_norm = std::numeric_limits<double>::max(),
                        .exposed_ms = static_cast<double>(random() % 1000) / 100});
   }
-  write(file_, text_of(written));
+  test::write_file(file_, text_of(written));
   const auto found = read_metrics(file_);
   ASSERT_EQ(found.size(), written.size());
   for (size_t i = 0; i < found.size(); ++i) {
@@ -127,14 +119,14 @@ TEST_F(Metrics, ReadBackToTheSameBitsByUsAndByAnyReaderOfJson) {
 }
 
 TEST_F(Metrics, WhatWasNotFiniteReadsAsNaN) {
-  write(file_, to_line({.step = 1, .loss = std::numeric_limits<double>::infinity()}));
+  test::write_file(file_, to_line({.step = 1, .loss = std::numeric_limits<double>::infinity()}));
   EXPECT_TRUE(std::isnan(read_metrics(file_).at(0).loss));
 }
 
 TEST_F(Metrics, BeginAnewWithStepZero) {
-  write(file_, "of another time, and no metrics at all\n");
+  test::write_file(file_, "of another time, and no metrics at all\n");
   run(0, 2);
-  EXPECT_EQ(read(file_), lines(1, 2));
+  EXPECT_EQ(test::read_file(file_), lines(1, 2));
 }
 
 // A process may be killed after any byte, and the checkpoint that it left may be of any step up to its last.
@@ -143,9 +135,9 @@ TEST_F(Metrics, AreThoseOfAnUninterruptedRunWhereverItWasCut) {
   for (size_t bytes = 0; bytes <= whole.size(); ++bytes) {
     const std::string left = whole.substr(0, bytes);
     for (int64_t last_step = 0; last_step <= std::ranges::count(left, '\n'); ++last_step) {
-      write(file_, left);
+      test::write_file(file_, left);
       run(last_step, 3);
-      ASSERT_EQ(read(file_), whole) << bytes << " bytes, last step " << last_step;
+      ASSERT_EQ(test::read_file(file_), whole) << bytes << " bytes, last step " << last_step;
     }
   }
 }
@@ -168,30 +160,30 @@ TEST_F(Metrics, SurviveTheKillOfTheirProcess) {
     const auto steps = static_cast<int64_t>(read_metrics(file_).size());
     ASSERT_EQ(text_of(read_metrics(file_)), lines(1, steps));
     run(steps / 2, steps + 5);
-    ASSERT_EQ(read(file_), lines(1, steps + 5));
+    ASSERT_EQ(test::read_file(file_), lines(1, steps + 5));
   }
 }
 
 TEST_F(Metrics, BehindTheLastStepAreCutAwayUnread) {
-  write(file_, lines(1, 3) + "damage\n" + lines(4, 5));
+  test::write_file(file_, lines(1, 3) + "damage\n" + lines(4, 5));
   run(3, 4);
-  EXPECT_EQ(read(file_), lines(1, 4));
+  EXPECT_EQ(test::read_file(file_), lines(1, 4));
 }
 
 TEST_F(Metrics, OfStepsThatTheFileLacksStayMissing) {
   run(3, 4);
-  EXPECT_EQ(read(file_), lines(4, 4));
+  EXPECT_EQ(test::read_file(file_), lines(4, 4));
   run(7, 8);
-  EXPECT_EQ(read(file_), lines(4, 4) + lines(8, 8));
+  EXPECT_EQ(test::read_file(file_), lines(4, 4) + lines(8, 8));
 }
 
 TEST_F(Metrics, TornLastLineIsLeftOutWhateverItsLengthAndBytes) {
   for (const std::string& torn : {std::string("{"), to_line(metrics_of(3)).substr(0, 40),
                                   std::string(511, 'x'), std::string(512, 'x'), std::string(100'000, '\0')}) {
-    write(file_, lines(1, 2) + torn);
+    test::write_file(file_, lines(1, 2) + torn);
     EXPECT_EQ(text_of(read_metrics(file_)), lines(1, 2));
     run(2, 3);
-    EXPECT_EQ(read(file_), lines(1, 3));
+    EXPECT_EQ(test::read_file(file_), lines(1, 3));
   }
 }
 
@@ -231,19 +223,19 @@ TEST_F(Metrics, RefuseADamagedLineByFileAndLine) {
                                   std::string(512, 'x') + "\n",
                                   std::string(100'000, 'x') + "\n"}) {
     const std::string text = lines(1, 1) + line + lines(3, 3);
-    write(file_, text);
+    test::write_file(file_, text);
     const auto refusal = ThrowsMessage<UsageError>(
         AllOf(StartsWith(fmt::format("metrics {} line 2: '", file_.string())),
               HasSubstr("is no line of metrics"), HasSubstr("; hint: move the file away")));
     EXPECT_THAT([&] { read_metrics(file_); }, refusal) << line;
     EXPECT_THAT([&] { MetricsFile(file_, 3); }, refusal) << line;
-    EXPECT_EQ(read(file_), text) << "a refused file stays as it is";
+    EXPECT_EQ(test::read_file(file_), text) << "a refused file stays as it is";
   }
 }
 
 TEST_F(Metrics, RefuseStepsThatAreNotInOrder) {
   const auto refused = [&](const std::string& text, const std::string& reason) {
-    write(file_, text);
+    test::write_file(file_, text);
     EXPECT_THAT([&] { read_metrics(file_); }, ThrowsMessage<UsageError>(HasSubstr(reason)));
     EXPECT_THAT([&] { MetricsFile(file_, 10); }, ThrowsMessage<UsageError>(HasSubstr(reason)));
   };
@@ -261,7 +253,7 @@ TEST_F(Metrics, AreAppendedInOrderOnly) {
   EXPECT_THAT(
       [&] { metrics.append(metrics_of(2)); },
       ThrowsMessage<UsageError>(HasSubstr("metrics.jsonl: step 2 after step 2; hint: each step once")));
-  EXPECT_EQ(read(file_), lines(1, 2));
+  EXPECT_EQ(test::read_file(file_), lines(1, 2));
 }
 
 TEST_F(Metrics, RefuseWhatIsNoFile) {

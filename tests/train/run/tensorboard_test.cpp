@@ -1,5 +1,6 @@
 // Event files, decoded by a reader of their own: bit by bit where the writer has tables.
 #include "train/run/tensorboard.h"
+#include "support/child.h"
 
 #include <fmt/format.h>
 #include <gmock/gmock.h>
@@ -104,11 +105,6 @@ struct Message {
   }
 };
 
-std::string read(const fs::path& file) {
-  std::ifstream stream(file, std::ios::binary);
-  return {std::istreambuf_iterator<char>(stream), std::istreambuf_iterator<char>()};
-}
-
 std::vector<Message> events_of(const std::string& text) {
   std::vector<Message> events;
   for (Bytes in{text}; !in.rest.empty();) {
@@ -131,7 +127,7 @@ struct Scalar {
 
 std::vector<Scalar> scalars_of(const fs::path& file) {
   std::vector<Scalar> scalars;
-  for (const Message& event : events_of(read(file))) {
+  for (const Message& event : events_of(test::read_file(file))) {
     if (!event.bytes.contains(5)) continue;
     const Message value(Message(event.bytes.at(5)).bytes.at(1));
     scalars.push_back({.tag = value.bytes.at(1),
@@ -176,7 +172,7 @@ TEST(TensorBoardWriter, BeginsWithTheVersionAndTheStepThatItGoesOnWith) {
   const TemporaryFolder folder;
   for (const int64_t last_step : {0, 41}) {
     const TensorBoardWriter writer(folder.path(), last_step);
-    const auto events = events_of(read(writer.path()));
+    const auto events = events_of(test::read_file(writer.path()));
     ASSERT_EQ(events.size(), 2U);
     EXPECT_EQ(events[0].bytes.at(3), "brain.Event:2");
     EXPECT_GT(events[0].fixed<double>(1), 1.6e9);
@@ -189,10 +185,10 @@ TEST(TensorBoardWriter, BeginsWithTheVersionAndTheStepThatItGoesOnWith) {
 TEST(TensorBoardWriter, WritesARecordOfTheseBytes) {
   const TemporaryFolder folder;
   TensorBoardWriter writer(folder.path());
-  const size_t before = read(writer.path()).size();
+  const size_t before = test::read_file(writer.path()).size();
   writer.scalar("loss", 2.25, 300, 1700000000.5);
   std::string hex;
-  for (const char c : read(writer.path()).substr(before))
+  for (const char c : test::read_file(writer.path()).substr(before))
     hex += fmt::format("{:02x}", static_cast<uint8_t>(c));
   EXPECT_EQ(hex,
             "1b000000000000001a0d9e13"  // length and its checksum
