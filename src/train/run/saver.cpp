@@ -32,7 +32,8 @@ template <typename Act>
 std::vector<std::string> on_all_ranks(Communicator& comm, const Act& act) {
   std::string said;
   try {
-    said = "+" + act();
+    said = "+";
+    said += act();
   } catch (const std::exception& error) {
     said = fmt::format("-rank {}: {}", comm.rank(), error.what());
   }
