@@ -88,14 +88,13 @@ std::unique_ptr<Wire::Post> WiredGroup::post_receive(Stream stream, int from, vo
 }
 
 void WiredGroup::await(Wire::Post& post, const Awaited& awaited, const Limit& limit) {
-  using Clock = std::chrono::steady_clock;
   try {
-    const auto began = Clock::now();
+    const auto began = std::chrono::steady_clock::now();
     auto looked = began;
-    std::optional<Clock::time_point> left;
+    std::optional<std::chrono::steady_clock::time_point> left;
     while (!post.wait_for(std::min<std::chrono::nanoseconds>(kWaitSlice, limit.timeout))) {
       if (limit.failed->load(std::memory_order_acquire)) throw Interrupted{};
-      const auto now = Clock::now();
+      const auto now = std::chrono::steady_clock::now();
       if (now - began >= limit.timeout) {
         throw TimeoutError(fmt::format("rank {} did not {}", awaited.peer, awaited.act), awaited.peer);
       }

@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "lockstep/plan/all_reduce.h"
 #include "lockstep/plan/collectives.h"
 #include "support/sanitizers.h"
@@ -50,6 +52,26 @@ TEST_P(EveryAlgorithm, IsProvedForSelectedLargeWorlds) {
     ASSERT_TRUE(verdict.ok) << "world " << world << ": " << verdict.problem;
     EXPECT_FALSE(verdict.exact);
   }
+}
+
+/// A tree of 256 ranks, checked by two threads, in which these ranks send to one that does not exist.
+std::string problem_of_large_tree(const std::vector<int>& wrong) {
+  Plan plan = make_plan(Collective::kAllReduce, "tree", {.world = 256});
+  for (auto& phase : plan.phases) {
+    phase.step = [right = phase.step, wrong](int rank, int64_t index) {
+      Step step = right(rank, index);
+      const bool is_wrong = std::find(wrong.begin(), wrong.end(), rank) != wrong.end();
+      if (is_wrong && step.kind == Kind::kSend) step.peer = 999;
+      return step;
+    };
+  }
+  return verify(plan).problem;
+}
+
+TEST(LargeWorlds, AreCheckedInHalvesAndTheLowerOnesProblemIsTold) {
+  EXPECT_EQ(problem_of_large_tree({}), "");
+  EXPECT_THAT(problem_of_large_tree({200}), testing::StartsWith("rank 200 step"));
+  EXPECT_THAT(problem_of_large_tree({200, 100}), testing::StartsWith("rank 100 step"));
 }
 
 INSTANTIATE_TEST_SUITE_P(Plans, EveryAlgorithm, testing::ValuesIn(algorithms()), [](const auto& test) {
