@@ -195,7 +195,7 @@ TEST(DistributedSampler, RefusesAnArchiveOfAnotherOrderByNameAndValues) {
   EXPECT_THAT(load_into(50, {.world_size = 3, .seed = 8}), HasSubstr("has seed 4, this sampler 8"));
   EXPECT_THAT(load_into(50, {.world_size = 3, .shuffle = false, .seed = 4}), HasSubstr("shuffle 1"));
   EXPECT_THAT(load_into(50, {.world_size = 3, .drop_last = true, .seed = 4}), HasSubstr("drop_last 0"));
-  EXPECT_EQ(load_into(50, {.rank = 2, .world_size = 3, .seed = 4}), "taken");
+  EXPECT_EQ(load_into(50, {.rank = 2, .world_size = 3, .seed = 4}), "accepted");
 }
 
 TEST(DistributedSampler, RefusesBadInputByNameAndValue) {
