@@ -1,13 +1,16 @@
 // The program that checks a learner's code: all lessons' checks are in it, the code comes from a shared
 // object.
 //
-//   lab-host CODE.so [--with EARLIER.so]... [--seed S] [--world W] [--result FILE] [--progress FILE]
+//   lab-host CODE.so --parent PID [--with EARLIER.so]... [--seed S] [--world W] [--result FILE] [--progress
+//   FILE]
 #include <dlfcn.h>
 #include <fmt/format.h>
 #include <sys/prctl.h>
+#include <unistd.h>
 
 #include <csignal>
 #include <cstdio>
+#include <cstdlib>
 #include <string_view>
 #include <vector>
 
@@ -26,13 +29,23 @@ Function load(const char* path, const char* symbol) {
   return reinterpret_cast<Function>(dlsym(library, symbol));
 }
 
+/// Ctrl-C ends `lockstep lab`, and with it whatever a learner's code does; also if it has ended already.
+void end_with(pid_t parent) {
+  prctl(PR_SET_PDEATHSIG, SIGKILL);
+  if (getppid() != parent) raise(SIGKILL);
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
-  prctl(PR_SET_PDEATHSIG, SIGKILL);  // Ctrl-C ends `lockstep lab`, and with it whatever a learner's code does
   std::vector<char*> rest = {argv[0]};
   for (int i = 2; i < argc; ++i) {
-    if (std::string_view(argv[i]) != "--with" || i + 1 == argc) {
+    const std::string_view word = argv[i];
+    if (word == "--parent" && i + 1 < argc) {
+      end_with(std::atoi(argv[++i]));
+      continue;
+    }
+    if (word != "--with" || i + 1 == argc) {
       rest.push_back(argv[i]);
       continue;
     }

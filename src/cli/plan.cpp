@@ -4,6 +4,7 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 
+#include "cli/collective_word.h"
 #include "cli/command_line.h"
 #include "cli/comment.h"
 #include "cli/define.h"
@@ -56,7 +57,7 @@ bool has_root(plan::Collective collective) {
 }
 
 plan::Plan made_plan(const PlanOptions& options) {
-  const plan::Collective collective = plan::find_collective(options.collective);
+  const plan::Collective collective = collective_named(options.collective);
   if (options.root != 0 && !has_root(collective)) {
     throw UsageError(fmt::format("--root {}: {} has no root", options.root, plan::name(collective)));
   }
@@ -229,8 +230,7 @@ int run(const PlanOptions& options) {
     throw UsageError(
         "a collective or --file is missing; hint: lockstep plan allreduce --algorithm ring --world 4");
   }
-  if (options.algorithm.empty())
-    return list_algorithms(plan::find_collective(options.collective), options.json);
+  if (options.algorithm.empty()) return list_algorithms(collective_named(options.collective), options.json);
   return show(made_plan(options), options);
 }
 

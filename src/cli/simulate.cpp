@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 
+#include "cli/collective_word.h"
 #include "cli/define.h"
 #include "cli/flags.h"
 #include "cli/json_output.h"
@@ -120,7 +121,7 @@ void print(const SimulateOptions& options, plan::Collective collective, int64_t 
 
 int simulate(const SimulateOptions& options) {
   refuse_as_collective("simulate", options.collective);
-  const plan::Collective collective = plan::find_collective(options.collective);
+  const plan::Collective collective = collective_named(options.collective);
   const int64_t bytes = parse_bytes("--bytes", options.bytes);
   const plan::Network network = network_of(options);
   const plan::Shape shape{

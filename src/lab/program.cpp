@@ -187,6 +187,8 @@ Verdict run_host(const Course& course, const Lesson& lesson, const CheckRequest&
                  const Scratch& scratch, const std::vector<std::string>& earlier) {
   std::vector<std::string> command = {(build_folder(course) / "bin" / host_of(lesson)).string(),
                                       (scratch / "code.so").string(),
+                                      "--parent",
+                                      std::to_string(getpid()),
                                       "--seed",
                                       std::to_string(request.seed),
                                       "--world",

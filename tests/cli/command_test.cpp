@@ -73,6 +73,10 @@ TEST(Command, MistakesExitWithTwoAndNameTheNearest) {
       {{"train", "--steps"}, "--steps"},
       {{"completion", "fish"}, "'fish' is none of bash, zsh"},
       {{"doctor", "extra"}, "extra"},
+      {{"plan", "pipelin"}, "lockstep plan: collective 'pipelin': unknown; hint: did you mean pipeline?"},
+      {{"simulate", "pipelin"}, "hint: did you mean pipeline?"},
+      {{"plan", "alreduce"}, "hint: did you mean allreduce?"},
+      {{"plan", "zebra"}, "hint: one of all_reduce, broadcast"},
   };
   for (const auto& mistake : mistakes) {
     const auto result = lockstep(mistake.words);
