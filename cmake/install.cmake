@@ -51,6 +51,7 @@ if(NOT CMAKE_CROSSCOMPILING)
     COMMAND lockstep completion zsh > ${completions}/_lockstep
     DEPENDS lockstep VERBATIM)
   add_custom_target(completions ALL DEPENDS ${completions}/lockstep ${completions}/_lockstep)
+  add_dependencies(commands completions)  # what the front door builds can be installed
   configure_file(cmake/install_completions.cmake.in ${PROJECT_BINARY_DIR}/install_completions.cmake @ONLY)
   install(SCRIPT ${PROJECT_BINARY_DIR}/install_completions.cmake)
 endif()

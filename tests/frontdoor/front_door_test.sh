@@ -119,6 +119,49 @@ expect 'fails' [ "$code" = 1 ]
 expect 'shows what it said' holds errors 'error: expected ;'
 expect 'keeps standard output clean' [ ! -s "$scratch/output" ]
 
+begin 'building is interrupted'
+stand_in ninja 'case $* in *-n*) ;; *) kill -INT $PPID; exit 130 ;; esac'
+run "$scratch/tree/lockstep" train
+expect 'ends as Ctrl-C does' [ "$code" = 130 ]
+expect 'says that it goes on' holds errors 'interrupted; the next ./lockstep goes on from here'
+expect 'and does not speak of an error' lacks errors 'failed'
+
+begin 'a tree that cannot be written'
+run "$scratch/tree/lockstep" first
+rm "$scratch/tree/build/lock"
+mkdir "$scratch/tree/build/lock"  # root can write anywhere but here
+: >"$scratch/calls"
+run "$scratch/tree/lockstep" again
+expect 'runs what is built' [ "$(cat "$scratch/output")" = '<again>' ]
+expect 'and builds nothing' [ ! -s "$scratch/calls" ]
+rm -r "$scratch/tree/build/release"
+run "$scratch/tree/lockstep" again
+expect 'fails where nothing is built' [ "$code" = 1 ]
+expect 'says why' holds errors 'build: cannot be written, and nothing is built there; hint: clone'
+
+begin 'from elsewhere, by a link, with a space in its path'
+mv "$scratch/tree" "$scratch/my tree"
+stand_in ninja "case \$* in *-n*) ;; *) cp $scratch/command '$scratch/my tree/build/release/bin/lockstep' ;; esac"
+ln -s "$scratch/my tree/lockstep" "$scratch/link"
+cd "$scratch/bin"
+run "$scratch/link" doctor
+cd "$scratch"
+expect 'the command runs' [ "$(cat "$scratch/output")" = '<doctor>' ]
+expect 'and the build is in the tree' [ -d "$scratch/my tree/build/release" ]
+
+begin 'two at once'
+run "$scratch/tree/lockstep" first
+rm "$scratch/tree/build/release/bin/lockstep"
+exec 8>"$scratch/tree/build/lock"
+flock 8
+PATH=$scratch/bin "$scratch/tree/lockstep" second >"$scratch/output" 2>"$scratch/errors" 8>&- &
+waiting=$!
+until holds errors 'waiting for another ./lockstep in this tree to finish building'; do kill -0 $waiting; done
+expect 'the second waits' [ ! -x "$scratch/tree/build/release/bin/lockstep" ]
+exec 8>&-
+wait $waiting || code=$?
+expect 'and then builds and runs' [ "$(cat "$scratch/output")" = '<second>' ]
+
 begin 'an unknown group'
 run "$scratch/tree/tools/install-packages" everything
 expect 'is refused with the groups' holds errors 'the groups are: build test'
