@@ -174,7 +174,7 @@ std::vector<nlohmann::json> AskedJob::ask(const nlohmann::json& question, std::c
         --missing;
       }
     }
-    if (InterruptGuard::interrupted()) throw Interrupted{};  // perhaps the ranks were too
+    stop_if_interrupted();  // perhaps the ranks were too
     if (missing > 0 && has_ended()) fail("its ranks ended early");
     if (missing > 0 && std::chrono::steady_clock::now() > deadline)
       fail(fmt::format("no answer to {} within {} s", question.dump(), limit.count()));

@@ -8,6 +8,7 @@
 
 #include "cli/define.h"
 #include "cli/flags.h"
+#include "cli/interrupt.h"
 #include "cli/json_output.h"
 #include "cli/sample.h"
 #include "cli/temporary_folder.h"
@@ -44,6 +45,7 @@ TorchProbe probe_under_run(const launch::Environment& environment) {
       launch::capture({(here / "lockstep").string(), "run", "--nproc-per-node", "1", "--tee", "0",
                        "--log-dir", logs.path().string(), "--", (here / "lockstep-torch").string(), "probe"},
                       environment, std::chrono::seconds(60));
+  stop_if_interrupted();
   if (!run.ok())
     throw Error(fmt::format("lockstep run ended with exit code {}:\n{}", run.exit_code, run.errors));
   std::ifstream log(logs.path() / "rank_0" / "stdout.log");
@@ -56,6 +58,7 @@ TorchProbe probe_under_run(const launch::Environment& environment) {
 void measure(BlasKernels& contender) {
   const TorchProbe probe = contender.under_lockstep_run ? probe_under_run(contender.environment)
                                                         : probe_torch(contender.environment);
+  stop_if_interrupted();
   if (!probe.ok) throw Error(fmt::format("{}: lockstep-torch: {}", contender.name, probe.problem));
   contender.core = probe.blas_core;
   contender.gflops.add(probe.gflops);
@@ -146,7 +149,7 @@ Action define_bench_blas(Flags flags) {
   const auto options = std::make_shared<BlasBenchOptions>();
   flags.number("--rounds", options->rounds, 1, 1000, "Starts of each program");
   options->json.add_to(flags);
-  return [options](const Invocation&) { return bench_blas(*options); };
+  return [options](const Invocation&) { return until_interrupted([&] { return bench_blas(*options); }); };
 }
 
 }  // namespace lockstep::cli

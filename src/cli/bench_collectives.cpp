@@ -11,6 +11,7 @@
 #include "cli/copy_rate.h"
 #include "cli/define.h"
 #include "cli/flags.h"
+#include "cli/interrupt.h"
 #include "cli/json_output.h"
 #include "cli/sample.h"
 #include "lockstep/error.h"
@@ -244,7 +245,8 @@ Action define(Flags flags, const char* collective) {
   flags.text("--model", options->model_file,
              "Predict by this model of bench --fit; without, by one fitted on the way", "FILE");
   options->json.add_to(flags);
-  return [options](const Invocation&) { return bench_collectives(*options); };
+  return
+      [options](const Invocation&) { return until_interrupted([&] { return bench_collectives(*options); }); };
 }
 
 }  // namespace

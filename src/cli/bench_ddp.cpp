@@ -64,14 +64,7 @@ Action define_bench_ddp(Flags flags) {
   flags.choice("--overlap", bench_of.overlap, {"auto", "on", "off"},
                "Whether Lockstep sends gradients while backward goes on");
   options->json.add_to(flags);
-  return [options](const Invocation&) {
-    const InterruptGuard guard;
-    try {
-      return bench_ddp(*options);
-    } catch (const Interrupted&) {
-      return kExitInterrupted;  // with nothing left behind
-    }
-  };
+  return [options](const Invocation&) { return until_interrupted([&] { return bench_ddp(*options); }); };
 }
 
 }  // namespace lockstep::cli

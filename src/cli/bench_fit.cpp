@@ -9,6 +9,7 @@
 #include "cli/bench_request.h"
 #include "cli/define.h"
 #include "cli/flags.h"
+#include "cli/interrupt.h"
 #include "cli/json_output.h"
 #include "cli/sample.h"
 #include "cli/size.h"
@@ -286,7 +287,7 @@ Action define_bench_fit(Flags flags) {
   options->json.add_to(flags);
   return [options](const Invocation&) {
     if (options->sizes.empty()) options->sizes = doubling_sizes();
-    return bench_fit(*options);
+    return until_interrupted([&] { return bench_fit(*options); });
   };
 }
 

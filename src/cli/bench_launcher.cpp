@@ -11,8 +11,10 @@
 #include "cli/bench_rank.h"
 #include "cli/define.h"
 #include "cli/flags.h"
+#include "cli/interrupt.h"
 #include "cli/json_output.h"
 #include "cli/sample.h"
+#include "cli/temporary_folder.h"
 #include "launch/capture.h"
 #include "lockstep/error.h"
 
@@ -47,25 +49,6 @@ double now_ms() {
 }
 
 /// A folder for one round, removed afterwards.
-class RoundFolder {
- public:
-  RoundFolder() {
-    std::string name = (fs::temp_directory_path() / "lockstep-bench-XXXXXX").string();
-    if (mkdtemp(name.data()) == nullptr) throw Error(fmt::format("cannot make the folder {}", name));
-    path_ = name;
-  }
-  RoundFolder(const RoundFolder&) = delete;
-  RoundFolder& operator=(const RoundFolder&) = delete;
-  ~RoundFolder() {
-    std::error_code ignored;
-    fs::remove_all(path_, ignored);
-  }
-  const fs::path& path() const { return path_; }
-
- private:
-  fs::path path_;
-};
-
 Command joined(Command first, const Command& second) {
   first.insert(first.end(), second.begin(), second.end());
   return first;
@@ -79,12 +62,13 @@ std::optional<double> read_stamp(const fs::path& file) {
 
 /// One rank kills itself; the others note when they are asked to stop.
 void measure_death(Launcher& contender, const fs::path& self, int64_t world) {
-  const RoundFolder folder;
+  const TemporaryFolder folder;
   auto environment = launch::current_environment();
   environment["LOCKSTEP_BENCH_WORLD"] = std::to_string(world);
   const auto run =
       launch::capture(joined(contender.start, {self.string(), "bench-rank", folder.path().string()}),
                       environment, kLongestJob);
+  stop_if_interrupted();
   const double gone = now_ms();
   const auto died = read_stamp(folder.path() / kDiedFile);
   if (!run.started || run.timed_out || run.exit_code == 0 || !died) {
@@ -104,6 +88,7 @@ void measure_death(Launcher& contender, const fs::path& self, int64_t world) {
 double time_of(const std::string& what, const Command& command, std::chrono::seconds limit = kLongestJob) {
   const double start = now_ms();
   const auto run = launch::capture(command, launch::current_environment(), limit);
+  stop_if_interrupted();
   const double end = now_ms();
   if (!run.ok())
     throw Error(fmt::format("{} failed with exit code {}:\n{}", what, run.exit_code, run.errors));
@@ -170,7 +155,7 @@ void print(const LauncherBenchOptions& options, const std::vector<Launcher>& all
 
 int bench_launcher(const LauncherBenchOptions& options) {
   const fs::path self = fs::read_symlink("/proc/self/exe");
-  const RoundFolder logs;
+  const TemporaryFolder logs;
   auto all = contenders(options, self, logs.path());
   FrontDoor door;
   measure_front_door(door, self, std::chrono::minutes(20));  // the first builds what is not built
@@ -206,7 +191,7 @@ Action define_bench_launcher(Flags flags) {
   flags.number("--rounds", options->rounds, 1, 1000, "Rounds, alternated between the launchers");
   flags.text("--peers", options->peers, "Measure this launcher too", "mpirun");
   options->json.add_to(flags);
-  return [options](const Invocation&) { return bench_launcher(*options); };
+  return [options](const Invocation&) { return until_interrupted([&] { return bench_launcher(*options); }); };
 }
 
 }  // namespace lockstep::cli

@@ -109,14 +109,7 @@ Action define_bench_pipeline(Flags flags) {
   flags.text("--trace", options->trace,
              "Write a step of each schedule: plan, prediction and run, for ui.perfetto.dev", "FILE");
   options->json.add_to(flags);
-  return [options](const Invocation&) {
-    const InterruptGuard guard;
-    try {
-      return bench_pipeline(*options);
-    } catch (const Interrupted&) {
-      return kExitInterrupted;  // with nothing left behind
-    }
-  };
+  return [options](const Invocation&) { return until_interrupted([&] { return bench_pipeline(*options); }); };
 }
 
 }  // namespace lockstep::cli

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <fstream>
 
+#include "cli/interrupt.h"
 #include "cli/temporary_folder.h"
 #include "launch/capture.h"
 #include "lockstep/error.h"
@@ -41,6 +42,7 @@ std::vector<RowTimes> run_bench_ranks(const CollectiveBench& bench) {
   // The ranks end with this command, however it ends.
   command.insert(command.begin(), {"setpriv", "--pdeathsig", "TERM"});
   const auto run = launch::capture(command, launch::current_environment(), std::chrono::minutes(30));
+  stop_if_interrupted();
   if (!run.ok()) {
     throw Error(fmt::format("lockstep bench {}: the ranks ended with exit code {}{}:\n{}{}", bench.collective,
                             run.exit_code, run.timed_out ? " at the time limit" : "", run.output,

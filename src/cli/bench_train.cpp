@@ -62,14 +62,7 @@ Action define_bench_train(Flags flags) {
   flags.number("--checkpoint-every", bench.checkpoint_every, 0, 100'000,
                "Measure Lockstep also while it saves every N steps; 0: not");
   options->json.add_to(flags);
-  return [options](const Invocation&) {
-    const InterruptGuard guard;
-    try {
-      return bench_train(*options);
-    } catch (const Interrupted&) {
-      return kExitInterrupted;  // with nothing left behind
-    }
-  };
+  return [options](const Invocation&) { return until_interrupted([&] { return bench_train(*options); }); };
 }
 
 }  // namespace lockstep::cli

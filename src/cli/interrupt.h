@@ -17,7 +17,24 @@ class InterruptGuard {
   static bool interrupted();
 };
 
-/// Thrown by work that ends where Ctrl-C found it; the verb then ends with kExitInterrupted.
+/// Thrown by work that ends where Ctrl-C found it.
 struct Interrupted {};
+
+/// Throws Interrupted if Ctrl-C was pressed.
+inline void stop_if_interrupted() {
+  if (InterruptGuard::interrupted()) throw Interrupted{};
+}
+
+/// A verb's work under a guard: its exit code, or kExitInterrupted if it threw Interrupted, with nothing left
+/// behind.
+template <typename Work>
+int until_interrupted(const Work& work) {
+  const InterruptGuard guard;
+  try {
+    return work();
+  } catch (const Interrupted&) {
+    return kExitInterrupted;
+  }
+}
 
 }  // namespace lockstep::cli

@@ -6,6 +6,7 @@
 
 #include "cli/define.h"
 #include "cli/flags.h"
+#include "cli/interrupt.h"
 #include "cli/json_output.h"
 #include "cli/lab_options.h"
 #include "cli/temporary_folder.h"
@@ -42,6 +43,7 @@ int lab_bench(const LabBenchOptions& options) {
     std::vector<double> all, build, check;
     for (int64_t round = 0; round < options.rounds; ++round) {
       const auto verdict = lab::check_file(course, lesson, work.path(), {});
+      stop_if_interrupted();
       if (!verdict.passed())
         throw Error(fmt::format("lesson {}: its solution was refused: {}: {}{}", lesson.number, verdict.name,
                                 verdict.what, verdict.output));
@@ -79,7 +81,7 @@ Action define_lab_bench(Flags flags) {
   options->json.add_to(flags);
   return [options](const Invocation&) {
     options->json.check();
-    return lab_bench(*options);
+    return until_interrupted([&] { return lab_bench(*options); });
   };
 }
 

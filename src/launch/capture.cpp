@@ -3,10 +3,12 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <spawn.h>
+#include <sys/signalfd.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <csignal>
 #include <cstring>
@@ -88,6 +90,35 @@ class SpawnSettings {
   posix_spawn_file_actions_t actions_;
 };
 
+/// While one lives, signals that would end this process wait, so that what it started can be ended first;
+/// then they do what they would have done.
+class StopSignals {
+ public:
+  StopSignals() {
+    sigset_t signals;
+    sigemptyset(&signals);
+    for (const int signal : {SIGINT, SIGTERM, SIGHUP}) {
+      struct sigaction action {};
+      sigaction(signal, nullptr, &action);
+      if (action.sa_handler != SIG_IGN) sigaddset(&signals, signal);
+    }
+    pthread_sigmask(SIG_BLOCK, &signals, &before_);
+    fd_ = signalfd(-1, &signals, SFD_CLOEXEC);
+  }
+  StopSignals(const StopSignals&) = delete;
+  StopSignals& operator=(const StopSignals&) = delete;
+  ~StopSignals() {
+    if (fd_ >= 0) close(fd_);
+    pthread_sigmask(SIG_SETMASK, &before_, nullptr);
+  }
+
+  int fd() const { return fd_; }  ///< Readable when one has come; it is not read.
+
+ private:
+  sigset_t before_;
+  int fd_ = -1;
+};
+
 /// Appends what is there to read without waiting; false at the end of the file.
 bool read_some(int fd, std::string& text) {
   char bytes[4096];
@@ -96,17 +127,34 @@ bool read_some(int fd, std::string& text) {
   return count > 0 || (count < 0 && (errno == EAGAIN || errno == EINTR));
 }
 
-/// Reads both pipes until the process has ended; false when `deadline` came first. Where the kernel has no
-/// pidfd (-1), the process has ended when both pipes have.
-bool read_until_end(int pidfd, int output, int errors, Captured& result, Clock::time_point deadline) {
-  pollfd polled[3] = {{output, POLLIN, 0}, {errors, POLLIN, 0}, {pidfd, POLLIN, 0}};
+struct Watched {
+  pid_t pid;
+  int pidfd;  ///< -1 where the kernel has none: it has ended when both pipes have.
+  int output, errors;
+  int stop_signals;
+};
+
+/// Reads both pipes until the process has ended; false when `deadline` came first. A signal to stop is passed
+/// on as SIGTERM, and brings the deadline near.
+bool read_until_end(const Watched& watched, Captured& result, Clock::time_point deadline) {
+  constexpr std::chrono::seconds kGrace(2);
+  const int pidfd = watched.pidfd;
+  pollfd polled[4] = {{watched.output, POLLIN, 0},
+                      {watched.errors, POLLIN, 0},
+                      {pidfd, POLLIN, 0},
+                      {watched.stop_signals, POLLIN, 0}};
   std::string* const texts[2] = {&result.output, &result.errors};
   bool ended = false;
   while (!ended && (pidfd >= 0 || polled[0].fd >= 0 || polled[1].fd >= 0)) {
     const auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline - Clock::now()).count();
     if (left <= 0) return false;
-    if (poll(polled, 3, static_cast<int>(left)) < 0) continue;
+    if (poll(polled, 4, static_cast<int>(left)) < 0) continue;
     ended = polled[2].revents != 0;
+    if (polled[3].revents != 0) {
+      polled[3].fd = -1;
+      kill(-watched.pid, SIGTERM);
+      deadline = std::min(deadline, Clock::now() + kGrace);
+    }
     for (int i = 0; i < 2; ++i) {
       if (polled[i].fd < 0 || polled[i].revents == 0) continue;
       if (!read_some(polled[i].fd, *texts[i])) polled[i].fd = -1;  // poll skips it from now on
@@ -127,6 +175,7 @@ Captured capture(const std::vector<std::string>& command, const Environment& env
   Captured result;
   OutputPipe output;
   OutputPipe errors;
+  const StopSignals stop_signals;
   pid_t pid = -1;
   const int failure = SpawnSettings(output.writer(), errors.writer()).spawn(pid, command, environment);
   if (failure != 0) {
@@ -137,7 +186,12 @@ Captured capture(const std::vector<std::string>& command, const Environment& env
   output.close_end(1);
   errors.close_end(1);
   const int pidfd = static_cast<int>(syscall(SYS_pidfd_open, pid, 0));
-  result.timed_out = !read_until_end(pidfd, output.reader(), errors.reader(), result, Clock::now() + limit);
+  result.timed_out = !read_until_end({.pid = pid,
+                                      .pidfd = pidfd,
+                                      .output = output.reader(),
+                                      .errors = errors.reader(),
+                                      .stop_signals = stop_signals.fd()},
+                                     result, Clock::now() + limit);
   if (pidfd >= 0) close(pidfd);
   kill(-pid,
        SIGKILL);  // also what it may have left behind; before the wait, while the number is still its own

@@ -5,12 +5,22 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
+#include "support/bench.h"
 #include "support/child.h"
 
 namespace lockstep::test {
 namespace {
 
 using testing::HasSubstr;
+
+TEST(BenchCollectives, CtrlCLeavesNothing) {
+  for (const char* engine : {"shm", "mpi"}) {
+    const Ended ended =
+        ctrl_c_at_work(bench_command("allreduce", {"--world", "2", "--rounds", "1000", "--engines", engine}));
+    EXPECT_EQ(ended.exit_code, 130) << engine << ": " << ended.errors;
+    EXPECT_TRUE(ended.left_nothing) << engine;
+  }
+}
 
 TEST(BenchCollectives, EveryOneOfThemChecksItsResults) {
   for (const char* what : {"allreduce", "broadcast", "allgather", "reducescatter", "alltoall", "pingpong"}) {

@@ -1,6 +1,9 @@
 #include "launch/capture.h"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <csignal>
 
@@ -65,6 +68,26 @@ TEST(Capture, DoesNotWaitForWhatTheProgramLeftBehind) {
 TEST(Capture, WaitsForAProgramThatClosedItsOutput) {
   const Captured run = shell("exec >&- 2>&-; head -c 1000000 /dev/zero | cksum | grep -q . && exit 3");
   EXPECT_EQ(run.exit_code, 3);
+}
+
+TEST(Capture, ASignalThatEndsThisProcessEndsTheProgramFirst) {
+  int ends[2];
+  ASSERT_EQ(pipe(ends), 0);
+  const pid_t pid = fork();
+  if (pid == 0) {
+    close(ends[0]);
+    shell(fmt::format("echo >&{}; trap '' TERM; while :; do sleep 1000; done", ends[1]));
+    _exit(0);
+  }
+  close(ends[1]);
+  char byte = 0;
+  ASSERT_EQ(read(ends[0], &byte, 1), 1);
+  EXPECT_EQ(kill(pid, SIGINT), 0);
+  int status = 0;
+  EXPECT_EQ(waitpid(pid, &status, 0), pid);
+  EXPECT_TRUE(WIFSIGNALED(status) && WTERMSIG(status) == SIGINT);
+  EXPECT_EQ(read(ends[0], &byte, 1), 0) << "who else has the pipe has ended";
+  close(ends[0]);
 }
 
 TEST(Capture, SaysWhyAProgramCannotStart) {
