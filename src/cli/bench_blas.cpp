@@ -41,11 +41,10 @@ struct BlasKernels {
 TorchProbe probe_under_run(const launch::Environment& environment) {
   const fs::path here = fs::read_symlink("/proc/self/exe").parent_path();
   const TemporaryFolder logs;
-  const auto run =
-      launch::capture({(here / "lockstep").string(), "run", "--nproc-per-node", "1", "--tee", "0",
-                       "--log-dir", logs.path().string(), "--", (here / "lockstep-torch").string(), "probe"},
-                      environment, std::chrono::seconds(60));
-  stop_if_interrupted();
+  const auto run = capture_until_interrupted(
+      {(here / "lockstep").string(), "run", "--nproc-per-node", "1", "--tee", "0", "--log-dir",
+       logs.path().string(), "--", (here / "lockstep-torch").string(), "probe"},
+      environment, std::chrono::seconds(60));
   if (!run.ok())
     throw Error(fmt::format("lockstep run ended with exit code {}:\n{}", run.exit_code, run.errors));
   std::ifstream log(logs.path() / "rank_0" / "stdout.log");

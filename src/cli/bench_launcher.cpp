@@ -65,10 +65,9 @@ void measure_death(Launcher& contender, const fs::path& self, int64_t world) {
   const TemporaryFolder folder;
   auto environment = launch::current_environment();
   environment["LOCKSTEP_BENCH_WORLD"] = std::to_string(world);
-  const auto run =
-      launch::capture(joined(contender.start, {self.string(), "bench-rank", folder.path().string()}),
-                      environment, kLongestJob);
-  stop_if_interrupted();
+  const auto run = capture_until_interrupted(
+      joined(contender.start, {self.string(), "bench-rank", folder.path().string()}), environment,
+      kLongestJob);
   const double gone = now_ms();
   const auto died = read_stamp(folder.path() / kDiedFile);
   if (!run.started || run.timed_out || run.exit_code == 0 || !died) {
@@ -87,8 +86,7 @@ void measure_death(Launcher& contender, const fs::path& self, int64_t world) {
 
 double time_of(const std::string& what, const Command& command, std::chrono::seconds limit = kLongestJob) {
   const double start = now_ms();
-  const auto run = launch::capture(command, launch::current_environment(), limit);
-  stop_if_interrupted();
+  const auto run = capture_until_interrupted(command, launch::current_environment(), limit);
   const double end = now_ms();
   if (!run.ok())
     throw Error(fmt::format("{} failed with exit code {}:\n{}", what, run.exit_code, run.errors));

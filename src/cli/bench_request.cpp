@@ -41,8 +41,8 @@ std::vector<RowTimes> run_bench_ranks(const CollectiveBench& bench) {
   command.insert(command.end(), {self, "bench-collective-rank", request, result});
   // The ranks end with this command, however it ends.
   command.insert(command.begin(), {"setpriv", "--pdeathsig", "TERM"});
-  const auto run = launch::capture(command, launch::current_environment(), std::chrono::minutes(30));
-  stop_if_interrupted();
+  const auto run =
+      capture_until_interrupted(command, launch::current_environment(), std::chrono::minutes(30));
   if (!run.ok()) {
     throw Error(fmt::format("lockstep bench {}: the ranks ended with exit code {}{}:\n{}{}", bench.collective,
                             run.exit_code, run.timed_out ? " at the time limit" : "", run.output,

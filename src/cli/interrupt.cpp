@@ -33,4 +33,12 @@ bool InterruptGuard::interrupted() {
   return noted;
 }
 
+launch::Captured capture_until_interrupted(const std::vector<std::string>& command,
+                                           const launch::Environment& environment,
+                                           std::chrono::milliseconds limit) {
+  auto run = launch::capture(command, environment, limit, InterruptGuard::interrupted);
+  stop_if_interrupted();
+  return run;
+}
+
 }  // namespace lockstep::cli

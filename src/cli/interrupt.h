@@ -1,5 +1,11 @@
 #pragma once
 
+#include <chrono>
+#include <string>
+#include <vector>
+
+#include "launch/capture.h"
+
 namespace lockstep::cli {
 
 constexpr int kExitInterrupted = 130;  // 128 + SIGINT, as shells report it
@@ -24,6 +30,11 @@ struct Interrupted {};
 inline void stop_if_interrupted() {
   if (InterruptGuard::interrupted()) throw Interrupted{};
 }
+
+/// launch::capture that throws Interrupted if Ctrl-C was pressed before it or meanwhile.
+launch::Captured capture_until_interrupted(const std::vector<std::string>& command,
+                                           const launch::Environment& environment,
+                                           std::chrono::milliseconds limit);
 
 /// A verb's work under a guard: its exit code, or kExitInterrupted if it threw Interrupted, with nothing left
 /// behind.

@@ -171,11 +171,12 @@ bool read_until_end(const Watched& watched, Captured& result, Clock::time_point 
 }  // namespace
 
 Captured capture(const std::vector<std::string>& command, const Environment& environment,
-                 std::chrono::milliseconds limit) {
+                 std::chrono::milliseconds limit, bool (*stopped)()) {
   Captured result;
+  const StopSignals stop_signals;
+  if (stopped != nullptr && stopped()) return result;
   OutputPipe output;
   OutputPipe errors;
-  const StopSignals stop_signals;
   pid_t pid = -1;
   const int failure = SpawnSettings(output.writer(), errors.writer()).spawn(pid, command, environment);
   if (failure != 0) {
