@@ -13,6 +13,27 @@ namespace {
 
 using testing::HasSubstr;
 
+TEST(BenchLauncher, PrintsWhenADeathIsNoticedAndWhenAllAreGoneWithTheirSpread) {
+  const TemporaryFolder folder;  // without a front door, which would build
+  const auto bin = folder / "build/release/bin";
+  std::filesystem::create_directories(bin);
+  const std::filesystem::path built = std::filesystem::path(LOCKSTEP_COMMAND).parent_path();
+  for (const char* name : {"lockstep", "lockstep-blas-probe"})
+    std::filesystem::copy_file(built / name, bin / name);
+  const auto result =
+      run_to_end({(bin / "lockstep").string(), "bench", "launcher", "--rounds", "2", "--json"});
+  ASSERT_EQ(result.exit_code, 0) << result.errors;
+  const auto document = nlohmann::json::parse(result.output);
+  ASSERT_EQ(document["launchers"].size(), 1U);
+  for (const char* what : {"notice_ms", "gone_ms", "empty_job_ms"}) {
+    const auto& times = document["launchers"][0][what];
+    EXPECT_GT(times["low"], 0) << what;
+    EXPECT_LE(times["low"], times["median"]) << what;
+    EXPECT_LE(times["median"], times["high"]) << what;
+  }
+  EXPECT_TRUE(document["front_door_ms"].is_null());
+}
+
 TEST(BenchCollectives, CtrlCLeavesNothing) {
   for (const char* engine : {"shm", "mpi"}) {
     const Ended ended =
