@@ -1,7 +1,9 @@
 // The command as a user meets it: the built program, its words, its exit codes.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 
+#include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
 
@@ -100,6 +102,37 @@ TEST(Command, JsonStandsAloneOnStandardOutputOrInAFile) {
   const auto nowhere = lockstep({"run", "--dry-run", "--json=/proc/nowhere/plan.json", "--", "true"});
   EXPECT_EQ(nowhere.exit_code, 2);
   EXPECT_THAT(nowhere.errors, HasSubstr("--json /proc/nowhere/plan.json: No such file or directory"));
+}
+
+TEST(Command, JsonGoesIntoAPipeAndToWhereALinkLeads) {
+  namespace fs = std::filesystem;
+  TemporaryFolder folder;
+  const std::string plan = "'" LOCKSTEP_COMMAND "' plan allreduce --algorithm ring ";
+  const auto in_folder = [&](const std::string& script) {
+    return run_to_end({"bash", "-c", script}, {.folder = folder.path()});
+  };
+  ASSERT_EQ(mkfifo((folder / "pipe").c_str(), 0600), 0);
+  const auto piped = in_folder("cat pipe > read & timeout 30 " + plan + "--json pipe; echo $?; wait");
+  EXPECT_THAT(piped.output, HasSubstr("\n0\n")) << piped.errors;
+  EXPECT_TRUE(fs::is_fifo(folder / "pipe"));
+  EXPECT_EQ(nlohmann::json::parse(read_file(folder / "read"))["ranks"].size(), 4U);
+  const auto opened = in_folder("{ " + plan + "--json /dev/fd/7; } 7>&1 >/dev/null | cat");
+  EXPECT_EQ(nlohmann::json::parse(opened.output)["ranks"].size(), 4U) << opened.errors;
+
+  write_file(folder / "target.json", "old");
+  fs::create_directory(folder / "links");
+  fs::create_symlink("../target.json", folder / "links/first");
+  fs::create_symlink("first", folder / "links/second");
+  fs::create_symlink("new.json", folder / "links/dangling");
+  for (const std::string link : {"second", "dangling"}) {
+    EXPECT_EQ(in_folder(plan + "--json links/" + link).exit_code, 0);
+    EXPECT_TRUE(fs::is_symlink(folder / "links" / link));
+  }
+  EXPECT_EQ(nlohmann::json::parse(read_file(folder / "target.json"))["ranks"].size(), 4U);
+  EXPECT_EQ(nlohmann::json::parse(read_file(folder / "links/new.json"))["ranks"].size(), 4U);
+  const auto refused = in_folder(plan + "--json links");
+  EXPECT_EQ(refused.exit_code, 2);
+  EXPECT_THAT(refused.errors, HasSubstr("--json links: Is a directory; hint:"));
 }
 
 TEST(Command, ColoursOnlyOnATerminalAndNotWithNoColor) {
