@@ -3,7 +3,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
 #include <exception>
+#include <system_error>
 
 #include "cli/flags.h"
 #include "cli/nearest.h"
@@ -84,6 +88,13 @@ Words words_after(std::string_view prefix) {
       fmt::format("lockstep {}: one of these must follow: {}", words[0], fmt::join(kinds, ", ")));
 }
 
+/// The value of a flag that needs one, as a word of its own. Another flag there is a value forgotten.
+const std::string& value_of(const Verb& verb, const std::string& flag, const std::string& word) {
+  if (!word.starts_with("--")) return word;
+  throw UsageError(
+      fmt::format("lockstep {0}: {1} needs a value; hint: {1}={2} if that is meant", verb.name, flag, word));
+}
+
 /// Separates a verb's own words from a program's, and spells flags with dashes (torchrun takes `--node_rank`
 /// too).
 void sort_words(const Verb& verb, const FlagParser& parser, const Words& words, Words& own, Words& program) {
@@ -106,8 +117,15 @@ void sort_words(const Verb& verb, const FlagParser& parser, const Words& words, 
     if (name.starts_with("--")) std::replace(name.begin() + 2, name.end(), '_', '-');
     if (!parser.knows(name)) refuse(fmt::format("lockstep {}", verb.name), "flag", name, parser.names());
     own.push_back(equals == std::string::npos ? name : name + word.substr(equals));
-    const bool value_follows = equals == std::string::npos && parser.takes_value(name);
-    if (value_follows && i + 1 < words.size()) own.push_back(words[++i]);
+    if (equals != std::string::npos || i + 1 == words.size()) continue;
+    const auto after = words.begin() + static_cast<long>(i) + 1;
+    if (parser.takes_value(name)) {
+      own.push_back(value_of(verb, name, words[++i]));
+    } else if (parser.may_take_value(name) && !after->starts_with("-")) {
+      // Of `--json plan.json` and `--json ./program` the one with a -- behind it cannot be a program.
+      const bool is_value = !verb.takes_program || std::find(after, words.end(), "--") != words.end();
+      if (is_value) own.push_back(words[++i]);
+    }
   }
 }
 
@@ -173,16 +191,37 @@ std::vector<std::string> flags_of(const Verb& verb) {
   return define(verb).parser.names();
 }
 
-int run_command_line(const Words& words) {
+namespace {
+
+/// Runs the command; returns the exit code, and in `lost` why standard output took no more. The one catch.
+int run_caught(const Words& words, int& lost) {
   try {
     return dispatch(words);
   } catch (const UsageError& error) {
     fmt::print(stderr, "{}\n", error.what());
     return kExitUsage;
   } catch (const std::exception& error) {
+    const auto* const system = dynamic_cast<const std::system_error*>(&error);
+    if (system != nullptr && std::ferror(stdout) != 0) {  // fmt's
+      lost = system->code().value();
+      return kExitFailure;
+    }
     fmt::print(stderr, "lockstep: {}\n", without_frames(error.what()));
     return kExitFailure;
   }
+}
+
+}  // namespace
+
+int run_command_line(const Words& words) {
+  int lost = 0;
+  const int code = run_caught(words, lost);
+  if (lost == 0 && std::fflush(stdout) != 0) lost = errno;
+  if (lost == EPIPE) return code;  // whoever read it has seen enough
+  if (lost == 0 && std::ferror(stdout) == 0) return code;
+  fmt::print(stderr, "lockstep: standard output: {}\n",
+             lost == 0 ? "not all of it could be written" : std::strerror(lost));
+  return code == 0 ? kExitFailure : code;
 }
 
 }  // namespace lockstep::cli

@@ -166,6 +166,11 @@ bool FlagParser::takes_value(const std::string& name) const {
   return option != nullptr && option->get_items_expected_min() > 0;
 }
 
+bool FlagParser::may_take_value(const std::string& name) const {
+  const CLI::Option* option = app_->get_option_no_throw(name);
+  return option != nullptr && option->get_items_expected_min() == 0 && option->get_items_expected_max() > 0;
+}
+
 bool FlagParser::parse(std::vector<std::string> words) {
   std::reverse(words.begin(), words.end());  // CLI11 takes its words last first
   try {

@@ -64,8 +64,10 @@ class FlagParser {
   /// All names with their dashes, --help included.
   std::vector<std::string> names() const;
   bool knows(const std::string& name) const;
-  /// Whether the word after this flag is its value whatever it looks like.
+  /// Whether the word after this flag is its value.
   bool takes_value(const std::string& name) const;
+  /// Whether the word after this flag is its value unless it looks like a flag.
+  bool may_take_value(const std::string& name) const;
   /// Fills the targets; returns false when help was asked for. Throws UsageError without the verb's name.
   bool parse(std::vector<std::string> words);
   std::string help() const;

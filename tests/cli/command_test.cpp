@@ -135,6 +135,43 @@ TEST(Command, JsonGoesIntoAPipeAndToWhereALinkLeads) {
   EXPECT_THAT(refused.errors, HasSubstr("--json links: Is a directory; hint:"));
 }
 
+TEST(Command, JsonsFileMayBeAWordOfItsOwnIfTheProgramIsDelimited) {
+  TemporaryFolder folder;
+  const auto result =
+      lockstep({"run", "--dry-run", "--json", "plan.json", "--", "true"}, {.folder = folder.path()});
+  EXPECT_EQ(result.exit_code, 0) << result.errors;
+  EXPECT_EQ(nlohmann::json::parse(read_file(folder / "plan.json"))["command"].size(), 1U);
+  const auto program = lockstep({"run", "--dry-run", "--json", "true"});
+  EXPECT_EQ(nlohmann::json::parse(program.output)["command"].size(), 1U);
+  EXPECT_THAT(lockstep({"run", "--help"}).output, HasSubstr("--json=FILE"));
+}
+
+TEST(Command, AFlagIsNoValueOfTheFlagBeforeIt) {
+  const auto train = lockstep({"train", "--steps", "2", "--run-dir", "--resume"});
+  EXPECT_EQ(train.exit_code, 2);
+  EXPECT_EQ(train.errors,
+            "lockstep train: --run-dir needs a value; hint: --run-dir=--resume if that is meant\n");
+  EXPECT_EQ(lockstep({"checkpoint", "export", "X", "--out", "--force"}).exit_code, 2);
+  EXPECT_EQ(lockstep({"run", "--log-dir", "--", "true"}).exit_code, 2);
+  const auto meant = lockstep({"run", "--dry-run", "--log-dir=--odd", "--", "true"});
+  EXPECT_EQ(meant.exit_code, 0) << meant.errors;
+  EXPECT_THAT(meant.output, HasSubstr("--odd/rank_0"));
+  EXPECT_THAT(lockstep({"plan", "allreduce", "--world", "-1"}).errors, HasSubstr("-1 is not between 1 and"));
+}
+
+TEST(Command, LostOutputIsAFailureUnlessTheReaderLeft) {
+  const std::string command = "'" LOCKSTEP_COMMAND "' ";
+  // The last is larger than any buffer.
+  for (const std::string words : {"plan allreduce --algorithm ring", "--help", "run --dry-run --json -- true",
+                                  "plan allreduce --algorithm ring --world 64 --json"}) {
+    const auto lost = run_to_end({"bash", "-c", command + words + " > /dev/full"});
+    EXPECT_EQ(lost.exit_code, 1) << words;
+    EXPECT_EQ(lost.errors, "lockstep: standard output: No space left on device\n") << words;
+    const auto left = run_to_end({"bash", "-c", command + words + " | true"});
+    EXPECT_EQ(left.errors, "") << words;
+  }
+}
+
 TEST(Command, ColoursOnlyOnATerminalAndNotWithNoColor) {
   const std::vector<std::string> words = {LOCKSTEP_COMMAND, "run", "--", "echo", "hi"};
   const std::string line = std::string(LOCKSTEP_COMMAND) + " run -- echo hi";
