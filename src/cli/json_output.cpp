@@ -79,6 +79,7 @@ void write_json(const std::string& flag, const std::string& file, const nlohmann
 
 void JsonOutput::add_to(Flags flags, const std::string& help) {
   flags.optional_text("--json", asked_, file_, help, "FILE");
+  flags.check([this] { check(); });
 }
 
 void JsonOutput::check() const {

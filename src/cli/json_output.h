@@ -17,11 +17,13 @@ void check_writable(const std::string& flag, const std::string& file);
 /// The flag `--json [FILE]`. Without FILE standard output holds the JSON and nothing else.
 class JsonOutput {
  public:
+  /// The object must outlive the parsing and stay where it is.
   void add_to(Flags flags,
               const std::string& help = "Write JSON to FILE, or to standard output instead of text");
 
   bool asked() const { return asked_; }
-  void check() const;  ///< Throws if FILE cannot be written.
+  /// Throws if FILE cannot be written. Happens by itself before the verb's action.
+  void check() const;
   /// Text for people goes to standard output unless the JSON does.
   bool prints_text() const { return !asked_ || !file_.empty(); }
   /// Writes the document to FILE (whole or not at all) or to standard output. Does nothing when not asked.
