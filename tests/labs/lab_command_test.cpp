@@ -127,6 +127,14 @@ TEST_F(LabCommand, ListsAndTellsProgressAsJson) {
   EXPECT_EQ(progress["current"], 9);
 }
 
+TEST_F(LabCommand, SaysWhereItCannotWrite) {
+  test::write_file(folder_ / "my_work", "not a folder");  // for root, too, whom no permission stops
+  const auto refused = lab({"start", "9"});
+  EXPECT_EQ(refused.exit_code, 2);
+  EXPECT_THAT(refused.errors, AllOf(HasSubstr("my_work: Not a directory; hint: work in a folder"),
+                                    Not(HasSubstr("filesystem error"))));
+}
+
 TEST_F(LabCommand, TellsTheCompilersWordsWithTheLearnersFile) {
   lab({"start", "9"});
   write_solution_with("int x = \"text\";");
