@@ -1,5 +1,7 @@
 #include "cli/collective_word.h"
 
+#include <fmt/format.h>
+
 #include "cli/nearest.h"
 #include "lockstep/error.h"
 #include "lockstep/plan/collectives.h"
@@ -17,10 +19,12 @@ std::vector<std::string> collective_words() {
 plan::Collective collective_named(const std::string& word) {
   try {
     return plan::find_collective(word);
-  } catch (const UsageError& error) {
+  } catch (const UsageError&) {
     auto known = collective_words();
     known.emplace_back("pipeline");
-    throw UsageError(with_nearest(error.what(), plan::plain_name(word), known));
+    const std::string near = nearest(plan::plain_name(word), known);
+    if (near.empty()) throw;
+    throw UsageError(fmt::format("collective '{}': unknown; hint: did you mean {}?", word, near));
   }
 }
 

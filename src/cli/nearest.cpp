@@ -49,7 +49,7 @@ std::string with_nearest(std::string_view message, std::string_view word,
                          const std::vector<std::string>& candidates) {
   const std::string near = nearest(word, candidates);
   if (near.empty()) return std::string(message);
-  return fmt::format("{}; hint: did you mean {}?", message.substr(0, message.find("; hint: ")), near);
+  return fmt::format("{}; did you mean {}?", message, near);
 }
 
 }  // namespace lockstep::cli

@@ -13,7 +13,7 @@ int edit_distance(std::string_view a, std::string_view b);
 /// letters differ, so that a word of two letters has none; but `-w` is near to `--world`).
 std::string nearest(std::string_view word, const std::vector<std::string>& candidates);
 
-/// A message with the nearest candidate as its hint, if there is one, in place of what follows `; hint: `.
+/// A message whose hint lists the candidates, with the nearest at its end if there is one.
 std::string with_nearest(std::string_view message, std::string_view word,
                          const std::vector<std::string>& candidates);
 
