@@ -254,7 +254,7 @@ Completions completions_of(const Verb& verb) {
   Completions found{.words = words_after(verb.name), .values = {}, .takes_file = verb.takes_program};
   for (const auto& word : parser.words()) {
     found.words.insert(found.words.end(), word.known.begin(), word.known.end());
-    if (word.known.empty()) found.takes_file = true;
+    if (plain(word.name) == "folder" || plain(word.name) == "path") found.takes_file = true;
   }
   for (const auto& name : parser.names()) {
     found.words.push_back(name);

@@ -309,7 +309,9 @@ TEST(Completion, OffersFilesWhereOneIsExpected) {
   EXPECT_EQ(offers({"run", "--log-dir", ""}), "my file\n");
   EXPECT_EQ(offers({"generate", "m"}), "my file\n");
   EXPECT_THAT(offers({"run", ""}), AllOf(HasSubstr("--nproc-per-node|"), HasSubstr("|my file\n")));
+  EXPECT_THAT(offers({"checkpoint", "verify", ""}), HasSubstr("|my file\n"));
   EXPECT_THAT(offers({"doctor", ""}), Not(HasSubstr("my file")));
+  EXPECT_THAT(offers({"lab", "start", ""}), Not(HasSubstr("my file")));
   EXPECT_EQ(completions_in_zsh({"run", "--", "true", ""}), "FILES\n");
   EXPECT_EQ(completions_in_zsh({"run", "--log-dir", ""}), "FILES\n");
 }
