@@ -123,7 +123,6 @@ Action define_checkpoint_show(Flags flags) {
   flags.word("path", options->path, "A checkpoint, or the folder of a run: then its newest whole one", true);
   options->json.add_to(flags);
   return [options](const Invocation&) {
-    options->json.check();
     const Contents contents = read_contents(options->path);
     if (options->json.prints_text()) print(contents);
     options->json.write(to_json(contents));

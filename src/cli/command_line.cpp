@@ -3,11 +3,15 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cctype>
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
 #include <exception>
+#include <system_error>
 
 #include "cli/flags.h"
 #include "cli/nearest.h"
-#include "cli/version.h"
 #include "lockstep/error.h"
 
 namespace lockstep::cli {
@@ -33,7 +37,7 @@ std::string verbs_behind(const Verb& verb) {
 
 ParsedVerb define(const Verb& verb) {
   const std::string tail = verb.takes_program ? "[FLAGS] [--] PROGRAM [ARGUMENTS]" : "[FLAGS]";
-  FlagParser parser(fmt::format("lockstep {} {}", verb.name, tail), std::string(verb.summary),
+  FlagParser parser(fmt::format("lockstep {}", verb.name), tail, std::string(verb.summary),
                     std::string(verb.example) + verbs_behind(verb));
   Action action = verb.define(parser.flags());
   return {std::move(parser), std::move(action)};
@@ -59,9 +63,178 @@ std::string usage() {
   return text;
 }
 
-/// The words that can follow `prefix` to make a verb: after "", the first words of all; after "bench", its
-/// kinds.
-Words words_after(std::string_view prefix) {
+[[noreturn]] void refuse_verb(const Words& words) {
+  const Words kinds = words_after(words[0]);
+  if (kinds.empty()) {
+    Words candidates = words_after("");
+    candidates.insert(candidates.end(), {"--help", "--version"});
+    refuse("lockstep", "verb", words[0], candidates);
+  }
+  if (words.size() > 1) refuse(fmt::format("lockstep {}", words[0]), "kind", words[1], kinds);
+  throw UsageError(
+      fmt::format("lockstep {}: one of these must follow: {}", words[0], fmt::join(kinds, ", ")));
+}
+
+/// The value of a flag that needs one, as a word of its own. Another flag there is a value forgotten.
+const std::string& value_of(const Verb& verb, const std::string& flag, const std::string& word) {
+  if (!word.starts_with("--")) return word;
+  throw UsageError(
+      fmt::format("lockstep {0}: {1} needs a value; hint: {1}={2} if that is meant", verb.name, flag, word));
+}
+
+/// `All_Reduce` as `allreduce`.
+std::string plain(std::string word) {
+  std::erase_if(word, [](char letter) { return letter == '-' || letter == '_'; });
+  std::transform(word.begin(), word.end(), word.begin(),
+                 [](unsigned char letter) { return static_cast<char>(std::tolower(letter)); });
+  return word;
+}
+
+/// Refuses a word that the verb has no place for, and beside --help one that is none of the known: the verb
+/// itself refuses that only when it runs.
+void check_bare_words(const Verb& verb, const FlagParser& parser, const Words& bare, bool is_help) {
+  const auto places = parser.words();
+  for (size_t i = 0; i < bare.size(); ++i) {
+    const Words known = i < places.size() ? places[i].known : Words();
+    const bool fits = std::any_of(known.begin(), known.end(),
+                                  [&](const std::string& one) { return plain(one) == plain(bare[i]); });
+    if (i < places.size() && (!is_help || known.empty() || fits)) continue;
+    const std::string where = fmt::format("lockstep {}", verb.name);
+    const std::string kind = nearest(bare[i], words_after(verb.name));
+    if (kind.empty()) refuse(where, "word", bare[i], known);
+    throw UsageError(fmt::format("{0}: unknown word {1}; hint: did you mean {0} {2}?", where, bare[i], kind));
+  }
+}
+
+/// A command line behind its verb.
+struct SortedWords {
+  Words own;      ///< Flags, values and words of the verb.
+  Words bare;     ///< Those of them that are neither a flag nor its value.
+  Words program;  ///< A program and its arguments, or what follows `--`.
+};
+
+/// Separates a verb's own words from a program's, and spells flags with dashes (torchrun takes `--node_rank`
+/// too).
+SortedWords sort_words(const Verb& verb, const FlagParser& parser, const Words& words) {
+  SortedWords sorted;
+  auto& [own, bare, program] = sorted;
+  for (size_t i = 0; i < words.size(); ++i) {
+    const std::string& word = words[i];
+    if (word == "--") {
+      program.assign(words.begin() + static_cast<long>(i) + 1, words.end());
+      break;
+    }
+    if (!word.starts_with("-") || word == "-") {
+      if (verb.takes_program) {
+        program.assign(words.begin() + static_cast<long>(i), words.end());
+        break;
+      }
+      own.push_back(word);
+      bare.push_back(word);
+      continue;
+    }
+    const auto equals = word.find('=');
+    std::string name = word.substr(0, equals);
+    if (name.starts_with("--")) std::replace(name.begin() + 2, name.end(), '_', '-');
+    if (!parser.knows(name)) refuse(fmt::format("lockstep {}", verb.name), "flag", name, parser.names());
+    own.push_back(equals == std::string::npos ? name : name + word.substr(equals));
+    if (equals != std::string::npos || i + 1 == words.size()) continue;
+    const auto after = words.begin() + static_cast<long>(i) + 1;
+    if (parser.takes_value(name)) {
+      own.push_back(value_of(verb, name, words[++i]));
+    } else if (parser.may_take_value(name) && !after->starts_with("-")) {
+      // Of `--json plan.json` and `--json ./program` the one with a -- behind it cannot be a program.
+      const bool is_value = !verb.takes_program || std::find(after, words.end(), "--") != words.end();
+      if (is_value) own.push_back(words[++i]);
+    }
+  }
+  if (!verb.takes_program) {
+    own.insert(own.end(), program.begin(), program.end());
+    bare.insert(bare.end(), program.begin(), program.end());
+  }
+  return sorted;
+}
+
+long words_of(const Verb& verb) {
+  return 1 + std::count(verb.name.begin(), verb.name.end(), ' ');
+}
+
+/// Fills the flags; false when help was asked for. What CLI11 says has no hint.
+bool parse(FlagParser& parser, const Verb& verb, const Words& words) {
+  try {
+    return parser.parse(words);
+  } catch (const UsageError& error) {
+    const std::string text = error.what();
+    if (text.find("; hint: ") != std::string::npos) throw;
+    throw UsageError(fmt::format("{}; hint: see lockstep {} --help", text, verb.name));
+  }
+}
+
+int run_verb(const Verb& verb, const Words& words) {
+  auto [parser, action] = define(verb);
+  const SortedWords sorted = sort_words(verb, parser, Words(words.begin() + words_of(verb), words.end()));
+  check_bare_words(verb, parser, sorted.bare, false);
+  try {
+    if (!parse(parser, verb, sorted.own)) {
+      check_bare_words(verb, parser, sorted.bare, true);
+      fmt::print("{}", parser.help());
+      return 0;
+    }
+    parser.check();
+    return action({.words = words, .program = sorted.program});
+  } catch (const UsageError& error) {
+    const std::string_view text = error.what();
+    if (text.starts_with("lockstep ")) throw;
+    throw UsageError(fmt::format("lockstep {}: {}", verb.name, text));
+  }
+}
+
+/// What LibTorch says, without the page of C++ frames that it puts below and that would hide it.
+std::string_view without_frames(std::string_view text) {
+  return text.substr(0, text.find("\nException raised from "));
+}
+
+bool is_help(const std::string& word) {
+  return word == "--help" || word == "-h" || word == "help";
+}
+
+void print_kinds(const std::string& word) {
+  fmt::print("Usage: lockstep {} KIND [FLAGS]\n\nKinds, each with a --help of its own:\n", word);
+  for (const auto& verb : verbs()) {
+    if (verb.name.starts_with(word + " ")) fmt::print("  {:<20} {}\n", verb.name, verb.summary);
+  }
+}
+
+/// Help on the verb that these words name, on all verbs if there are none.
+int help(Words words) {
+  if (words.empty()) {
+    fmt::print("{}", usage());
+    return 0;
+  }
+  if (const Verb* verb = find_verb(words)) {
+    words.insert(words.begin() + words_of(*verb), "--help");
+    return run_verb(*verb, words);
+  }
+  if (words.size() > 1 || words_after(words[0]).empty()) refuse_verb(words);
+  print_kinds(words[0]);
+  return 0;
+}
+
+int dispatch(const Words& words) {
+  if (words.empty()) return help({});
+  if (is_help(words[0])) return help({words.begin() + 1, words.end()});
+  if (words.size() > 1 && is_help(words[1]) && !words_after(words[0]).empty()) {
+    Words others = words;
+    others.erase(others.begin() + 1);
+    return help(others);
+  }
+  if (const Verb* verb = find_verb(words)) return run_verb(*verb, words);
+  refuse_verb(words);
+}
+
+}  // namespace
+
+std::vector<std::string> words_after(std::string_view prefix) {
   Words found;
   for (const auto& verb : verbs()) {
     if (verb.group.empty()) continue;
@@ -76,113 +249,51 @@ Words words_after(std::string_view prefix) {
   return found;
 }
 
-[[noreturn]] void refuse_verb(const Words& words) {
-  const Words kinds = words_after(words[0]);
-  if (kinds.empty()) refuse("lockstep", "verb", words[0], words_after(""));
-  if (words.size() > 1) refuse(fmt::format("lockstep {}", words[0]), "kind", words[1], kinds);
-  throw UsageError(
-      fmt::format("lockstep {}: one of these must follow: {}", words[0], fmt::join(kinds, ", ")));
+Completions completions_of(const Verb& verb) {
+  const FlagParser parser = define(verb).parser;
+  Completions found{.words = words_after(verb.name), .values = {}, .takes_file = verb.takes_program};
+  for (const auto& word : parser.words()) {
+    found.words.insert(found.words.end(), word.known.begin(), word.known.end());
+    if (plain(word.name) == "folder" || plain(word.name) == "path") found.takes_file = true;
+  }
+  for (const auto& name : parser.names()) {
+    found.words.push_back(name);
+    if (parser.takes_value(name)) found.values[name] = parser.known(name);
+  }
+  return found;
 }
 
-/// Separates a verb's own words from a program's, and spells flags with dashes (torchrun takes `--node_rank`
-/// too).
-void sort_words(const Verb& verb, const FlagParser& parser, const Words& words, Words& own, Words& program) {
-  for (size_t i = 0; i < words.size(); ++i) {
-    const std::string& word = words[i];
-    if (word == "--") {
-      program.assign(words.begin() + static_cast<long>(i) + 1, words.end());
-      return;
-    }
-    if (!word.starts_with("-") || word == "-") {
-      if (verb.takes_program) {
-        program.assign(words.begin() + static_cast<long>(i), words.end());
-        return;
-      }
-      own.push_back(word);
-      continue;
-    }
-    const auto equals = word.find('=');
-    std::string name = word.substr(0, equals);
-    if (name.starts_with("--")) std::replace(name.begin() + 2, name.end(), '_', '-');
-    if (!parser.knows(name)) refuse(fmt::format("lockstep {}", verb.name), "flag", name, parser.names());
-    own.push_back(equals == std::string::npos ? name : name + word.substr(equals));
-    const bool value_follows = equals == std::string::npos && parser.takes_value(name);
-    if (value_follows && i + 1 < words.size()) own.push_back(words[++i]);
-  }
-}
+namespace {
 
-int run_verb(const Verb& verb, const Words& words) {
-  auto [parser, action] = define(verb);
-  Invocation invocation{.words = words, .program = {}};
-  const long verb_words = 1 + std::count(verb.name.begin(), verb.name.end(), ' ');
-  Words own;
-  sort_words(verb, parser, Words(words.begin() + verb_words, words.end()), own, invocation.program);
-  if (!verb.takes_program) own.insert(own.end(), invocation.program.begin(), invocation.program.end());
-  try {
-    if (!parser.parse(std::move(own))) {
-      fmt::print("{}", parser.help());
-      return 0;
-    }
-  } catch (const UsageError& error) {
-    const auto after = words.begin() + verb_words;
-    const std::string near = after == words.end() ? "" : nearest(*after, words_after(verb.name));
-    const std::string hint = near.empty() ? fmt::format("see lockstep {} --help", verb.name)
-                                          : fmt::format("did you mean lockstep {} {}?", verb.name, near);
-    throw UsageError(fmt::format("lockstep {}: {}; hint: {}", verb.name, error.what(), hint));
-  }
-  try {
-    return action(invocation);
-  } catch (const UsageError& error) {
-    const std::string_view text = error.what();
-    if (text.starts_with("lockstep ")) throw;
-    throw UsageError(fmt::format("lockstep {}: {}", verb.name, text));
-  }
-}
-
-/// What LibTorch says, without the page of C++ frames that it puts below and that would hide it.
-std::string_view without_frames(std::string_view text) {
-  return text.substr(0, text.find("\nException raised from "));
-}
-
-int dispatch(const Words& words) {
-  const auto is_help = [](const std::string& word) {
-    return word == "--help" || word == "-h" || word == "help";
-  };
-  if (words.empty() || is_help(words[0])) {
-    fmt::print("{}", usage());
-    return 0;
-  }
-  if (words[0] == "--version") {
-    fmt::print("{}", version_text());
-    return 0;
-  }
-  if (const Verb* verb = find_verb(words)) return run_verb(*verb, words);
-  const Words kinds = words_after(words[0]);
-  if (words.size() == 2 && !kinds.empty() && is_help(words[1])) {
-    for (const auto& verb : verbs()) {
-      if (verb.name.starts_with(words[0] + " ")) fmt::print("  {:<20} {}\n", verb.name, verb.summary);
-    }
-    return 0;
-  }
-  refuse_verb(words);
-}
-
-}  // namespace
-
-std::vector<std::string> flags_of(const Verb& verb) {
-  return define(verb).parser.names();
-}
-
-int run_command_line(const Words& words) {
+/// Runs the command; returns the exit code, and in `lost` why standard output took no more. The one catch.
+int run_caught(const Words& words, int& lost) {
   try {
     return dispatch(words);
   } catch (const UsageError& error) {
     fmt::print(stderr, "{}\n", error.what());
     return kExitUsage;
   } catch (const std::exception& error) {
+    const auto* const system = dynamic_cast<const std::system_error*>(&error);
+    if (system != nullptr && std::ferror(stdout) != 0) {  // fmt's
+      lost = system->code().value();
+      return kExitFailure;
+    }
     fmt::print(stderr, "lockstep: {}\n", without_frames(error.what()));
     return kExitFailure;
   }
+}
+
+}  // namespace
+
+int run_command_line(const Words& words) {
+  int lost = 0;
+  const int code = run_caught(words, lost);
+  if (lost == 0 && std::fflush(stdout) != 0) lost = errno;
+  if (lost == EPIPE) return code;  // whoever read it has seen enough
+  if (lost == 0 && std::ferror(stdout) == 0) return code;
+  fmt::print(stderr, "lockstep: standard output: {}\n",
+             lost == 0 ? "not all of it could be written" : std::strerror(lost));
+  return code == 0 ? kExitFailure : code;
 }
 
 }  // namespace lockstep::cli

@@ -53,5 +53,6 @@ Action define_simulate_pipeline(Flags flags);
 Action define_test(Flags flags);
 Action define_train(Flags flags);
 Action define_train_rank(Flags flags);
+Action define_version(Flags flags);
 
 }  // namespace lockstep::cli

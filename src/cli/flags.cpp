@@ -4,21 +4,40 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <cctype>
 
+#include "cli/nearest.h"
 #include "lockstep/error.h"
 
 namespace lockstep::cli {
 
 namespace {
 
+/// `FOLDER`, or `[LESSON]` for a word that may be left out.
+std::string in_usage(const CLI::Option& word) {
+  std::string text = word.get_single_name();
+  std::transform(text.begin(), text.end(), text.begin(),
+                 [](unsigned char letter) { return static_cast<char>(std::toupper(letter)); });
+  return word.get_required() ? text : fmt::format("[{}]", text);
+}
+
 /// CLI11's help with our own usage line.
 class HelpText : public CLI::Formatter {
  public:
-  explicit HelpText(std::string usage) : usage_(std::move(usage)) { column_width(34); }
-  std::string make_usage(const CLI::App*, std::string) const override { return "\nUsage: " + usage_ + "\n"; }
+  HelpText(std::string name, std::string tail) : name_(std::move(name)), tail_(std::move(tail)) {
+    column_width(34);
+  }
+  std::string make_usage(const CLI::App* app, std::string) const override {
+    std::string usage = name_;
+    for (const CLI::Option* option : app->get_options()) {
+      if (option->get_positional()) usage += " " + in_usage(*option);
+    }
+    return fmt::format("\nUsage: {} {}\n", usage, tail_);
+  }
 
  private:
-  std::string usage_;
+  std::string name_;
+  std::string tail_;
 };
 
 std::string with_default(const std::string& help, const std::string& value) {
@@ -28,7 +47,9 @@ std::string with_default(const std::string& help, const std::string& value) {
 std::function<std::string(const std::string&)> one_of(const std::vector<std::string>& choices) {
   return [choices](const std::string& text) -> std::string {
     if (std::find(choices.begin(), choices.end(), text) != choices.end()) return "";
-    return fmt::format("'{}' is none of {}", text, fmt::join(choices, ", "));
+    const std::string near = nearest(text, choices);
+    return fmt::format("'{}' is none of {}{}", text, fmt::join(choices, ", "),
+                       near.empty() ? "" : fmt::format("; hint: did you mean {}?", near));
   };
 }
 
@@ -68,6 +89,7 @@ void Flags::text(const std::string& name, std::string& target, const std::string
 
 void Flags::choice(const std::string& name, std::string& target, const std::vector<std::string>& choices,
                    const std::string& help) {
+  notes_.known[name] = choices;
   app_.add_option(name, target, with_default(help, target))
       ->check(one_of(choices))
       ->option_text(fmt::format("{}", fmt::join(choices, "|")));
@@ -90,6 +112,7 @@ void Flags::given_text(const std::string& name, std::function<void(const std::st
   if (choices.empty()) {
     option->option_text("TEXT");
   } else {
+    notes_.known[name] = choices;
     option->check(one_of(choices))->option_text(fmt::format("{}", fmt::join(choices, "|")));
   }
 }
@@ -129,18 +152,26 @@ void Flags::optional_text(const std::string& name, bool& given, std::string& tar
   app_.add_option(name, store, help)->expected(0, 1)->option_text(fmt::format("[{}]", placeholder));
 }
 
-void Flags::word(const std::string& name, std::string& target, const std::string& help, bool required) {
+void Flags::word(const std::string& name, std::string& target, const std::string& help, bool required,
+                 const std::vector<std::string>& known) {
+  notes_.known[name] = known;
   app_.add_option(name, target, help)->option_text(" ")->required(required);
 }
 
 void Flags::word_of(const std::string& name, std::string& target, const std::vector<std::string>& choices,
                     const std::string& help) {
+  notes_.known[name] = choices;
   app_.add_option(name, target, help)->check(one_of(choices))->option_text(" ")->required();
 }
 
-FlagParser::FlagParser(const std::string& usage, const std::string& description, const std::string& example)
-    : app_(std::make_unique<CLI::App>(description, "lockstep")) {
-  app_->formatter(std::make_shared<HelpText>(usage));
+void Flags::check(std::function<void()> check) {
+  notes_.checks.push_back(std::move(check));
+}
+
+FlagParser::FlagParser(const std::string& name, const std::string& tail, const std::string& description,
+                       const std::string& example)
+    : app_(std::make_unique<CLI::App>(description, "lockstep")), notes_(std::make_unique<FlagNotes>()) {
+  app_->formatter(std::make_shared<HelpText>(name, tail));
   app_->footer(fmt::format("Example:\n  {}", example));
   app_->set_help_flag("-h,--help", "Show this and exit");
 }
@@ -157,6 +188,21 @@ std::vector<std::string> FlagParser::names() const {
   return found;
 }
 
+std::vector<FlagParser::Word> FlagParser::words() const {
+  std::vector<Word> found;
+  for (const CLI::Option* option : app_->get_options()) {
+    if (!option->get_positional()) continue;
+    const std::string& name = option->get_single_name();
+    found.push_back({.name = name, .known = known(name)});
+  }
+  return found;
+}
+
+std::vector<std::string> FlagParser::known(const std::string& name) const {
+  const auto found = notes_->known.find(name);
+  return found == notes_->known.end() ? std::vector<std::string>() : found->second;
+}
+
 bool FlagParser::knows(const std::string& name) const {
   return app_->get_option_no_throw(name) != nullptr;
 }
@@ -164,6 +210,11 @@ bool FlagParser::knows(const std::string& name) const {
 bool FlagParser::takes_value(const std::string& name) const {
   const CLI::Option* option = app_->get_option_no_throw(name);
   return option != nullptr && option->get_items_expected_min() > 0;
+}
+
+bool FlagParser::may_take_value(const std::string& name) const {
+  const CLI::Option* option = app_->get_option_no_throw(name);
+  return option != nullptr && option->get_items_expected_min() == 0 && option->get_items_expected_max() > 0;
 }
 
 bool FlagParser::parse(std::vector<std::string> words) {
@@ -176,6 +227,10 @@ bool FlagParser::parse(std::vector<std::string> words) {
     throw UsageError(error.what());
   }
   return true;
+}
+
+void FlagParser::check() const {
+  for (const auto& check : notes_->checks) check();
 }
 
 std::string FlagParser::help() const {

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <cstdio>
 #include <nlohmann/json.hpp>
+#include <utility>
 
 #include "cli/torch_verbs.h"
 #include "launch/environment.h"
@@ -16,14 +17,15 @@ int run_generate(const GenerateFlags& flags, const Invocation&) {
   const train::Run run = train::read_checkpoint_run(flags.from);
   const auto model = train::load_language_model(run);
   const std::string prompt = flags.prompt.empty() ? "\n" : flags.prompt;
-  fmt::print("{}", flags.prompt);
+  std::string unseen = flags.prompt;  // shown with the first token: the tokenizer may refuse it before
   train::generate(model, run.config, *run.tokenizer,
                   {.prompt = prompt,
                    .length = flags.length,
                    .temperature = flags.temperature,
                    .top_k = flags.top_k,
                    .seed = static_cast<uint64_t>(flags.seed)},
-                  [](const std::string& text) {
+                  [&unseen](const std::string& text) {
+                    fmt::print("{}", std::exchange(unseen, ""));
                     std::fwrite(text.data(), 1, text.size(), stdout);
                     std::fflush(stdout);
                   });

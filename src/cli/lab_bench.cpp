@@ -79,10 +79,7 @@ Action define_lab_bench(Flags flags) {
   add_lesson(flags, *options, "One lesson alone (default: all)");
   flags.number("--rounds", options->rounds, 1, 100, "How often each is built and checked");
   options->json.add_to(flags);
-  return [options](const Invocation&) {
-    options->json.check();
-    return until_interrupted([&] { return lab_bench(*options); });
-  };
+  return [options](const Invocation&) { return until_interrupted([&] { return lab_bench(*options); }); };
 }
 
 }  // namespace lockstep::cli

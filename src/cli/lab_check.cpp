@@ -69,7 +69,6 @@ Action define_lab_check(Flags flags) {
                "Build on your own code of earlier lessons in place of the library's");
   options->json.add_to(flags);
   return [options](const Invocation&) {
-    options->json.check();
     auto desk = lab::open_desk();
     const auto& lesson = desk.lesson(options->lesson);
     if (options->mine && lesson.uses.empty())

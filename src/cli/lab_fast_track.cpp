@@ -6,7 +6,9 @@
 #include "cli/flags.h"
 #include "cli/lab_check.h"
 #include "cli/lab_options.h"
+#include "cli/nearest.h"
 #include "lab/desk.h"
+#include "lockstep/error.h"
 
 namespace lockstep::cli {
 
@@ -16,9 +18,19 @@ struct FastTrackOptions : LabOptions {
   std::string module;
 };
 
+const lab::Module& module_named(const lab::Course& course, const std::string& word) {
+  try {
+    return course.module(word);
+  } catch (const UsageError& error) {
+    std::vector<std::string> known;
+    for (const auto& module : course.modules) known.push_back(module.name);
+    throw UsageError(with_nearest(error.what(), word, known));
+  }
+}
+
 int fast_track(const FastTrackOptions& options) {
   auto desk = lab::open_desk();
-  const auto& module = desk.course.module(options.module);
+  const auto& module = module_named(desk.course, options.module);
   const auto& lesson = desk.course.lesson(module.fast_track);
   if (lab::start_lesson(desk, lesson)) {
     fmt::print(

@@ -1,6 +1,9 @@
 #include "cli/nearest.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
+#include <cctype>
 
 namespace lockstep::cli {
 
@@ -22,6 +25,14 @@ int edit_distance(std::string_view a, std::string_view b) {
 }
 
 std::string nearest(std::string_view word, const std::vector<std::string>& candidates) {
+  if (word.size() < 3) {
+    const bool is_flag = word.size() == 2 && word[0] == '-';
+    const auto begins = [&](const std::string& candidate) {
+      return is_flag && candidate.starts_with("--") && candidate[2] == std::tolower(word[1]);
+    };
+    const auto found = std::find_if(candidates.begin(), candidates.end(), begins);
+    return found == candidates.end() ? "" : *found;
+  }
   std::string best;
   int best_distance = static_cast<int>(word.size()) / 3 + 1;
   for (const auto& candidate : candidates) {
@@ -32,6 +43,13 @@ std::string nearest(std::string_view word, const std::vector<std::string>& candi
     }
   }
   return best;
+}
+
+std::string with_nearest(std::string_view message, std::string_view word,
+                         const std::vector<std::string>& candidates) {
+  const std::string near = nearest(word, candidates);
+  if (near.empty()) return std::string(message);
+  return fmt::format("{}; did you mean {}?", message, near);
 }
 
 }  // namespace lockstep::cli

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "cli/flags.h"
+#include "cli/nearest.h"
 #include "lockstep/error.h"
 #include "lockstep/plan/collectives.h"
 
@@ -30,12 +31,22 @@ plan::PipelineShape PipelineOptions::shape_of(const plan::Schedule& schedule,
           .chunks = schedule.interleaves ? static_cast<int>(of_interleaved) : 1};
 }
 
+const plan::Schedule& schedule_named(const std::string& word) {
+  try {
+    return plan::find_schedule(word);
+  } catch (const UsageError& error) {
+    std::vector<std::string> known;
+    for (const auto& schedule : plan::schedules()) known.emplace_back(schedule.name);
+    throw UsageError(with_nearest(error.what(), word, known));
+  }
+}
+
 std::vector<plan::Schedule> parse_schedules(const std::string& names) {
   if (names == "all") return plan::schedules();
   std::vector<plan::Schedule> found;
   for (size_t begin = 0; begin <= names.size();) {
     const size_t end = std::min(names.find(',', begin), names.size());
-    found.push_back(plan::find_schedule(names.substr(begin, end - begin)));
+    found.push_back(schedule_named(names.substr(begin, end - begin)));
     begin = end + 1;
   }
   return found;

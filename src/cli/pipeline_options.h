@@ -24,7 +24,10 @@ struct PipelineOptions {
                                const std::vector<plan::Schedule>& chosen) const;
 };
 
-/// Schedules as typed: `gpipe,1f1b`, or `all`. Throws UsageError with what there is.
+/// A schedule as typed. Throws UsageError with the nearest, or with what there is.
+const plan::Schedule& schedule_named(const std::string& word);
+
+/// Schedules as typed: `gpipe,1f1b`, or `all`. Throws as schedule_named().
 std::vector<plan::Schedule> parse_schedules(const std::string& names);
 
 /// Throws UsageError if a collective's name is `pipeline`, in any spelling or after a flag: it is no

@@ -58,6 +58,7 @@ bool has_root(plan::Collective collective) {
 
 plan::Plan made_plan(const PlanOptions& options) {
   const plan::Collective collective = collective_named(options.collective);
+  require_algorithm(collective, options.algorithm);
   if (options.root != 0 && !has_root(collective)) {
     throw UsageError(fmt::format("--root {}: {} has no root", options.root, plan::name(collective)));
   }
@@ -241,7 +242,7 @@ Action define_plan(Flags flags) {
   flags.word("collective", options->collective,
              "allreduce, broadcast, reduce, scatter, gather, allgather, reducescatter, alltoall, barrier; or "
              "pipeline, which has flags of its own: see lockstep plan pipeline --help",
-             false);
+             false, collective_words());
   flags.text("--algorithm", options->algorithm, "How; left out: list what there is", "NAME");
   flags.number("--world", options->world, 1, 32768, "Ranks");
   flags.number("--root", options->root, 0, 32767, "Root, where there is one");

@@ -153,7 +153,7 @@ int run(const PlanPipelineOptions& options) {
     return show(read_pipeline_file(options.file), options);
   }
   if (options.schedule.empty()) return list_schedules(options.json);
-  const plan::Schedule& schedule = plan::find_schedule(options.schedule);
+  const plan::Schedule& schedule = schedule_named(options.schedule);
   return show(plan::make_pipeline_plan(schedule.name, options.shape.shape_of(schedule, {schedule})), options);
 }
 

@@ -135,7 +135,8 @@ Action define_run(Flags flags) {
              "Taken for torchrun's sake: deaths are noticed at once", "SECONDS");
   flags.toggle("--dry-run", job.dry_run, "Print what each rank would run, and start nothing");
   flags.toggle("--explain", options->explain, "With --dry-run: where every value came from");
-  options->json.add_to(flags);
+  options->json.add_to(flags,
+                       "Write JSON to FILE, given as --json=FILE, or to standard output instead of text");
   return [options](const Invocation& invocation) { return run(*options, invocation); };
 }
 

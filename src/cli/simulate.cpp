@@ -10,6 +10,7 @@
 #include "cli/define.h"
 #include "cli/flags.h"
 #include "cli/json_output.h"
+#include "cli/nearest.h"
 #include "cli/pipeline_options.h"
 #include "cli/size.h"
 #include "lockstep/error.h"
@@ -84,12 +85,12 @@ std::vector<plan::Algorithm> chosen(const SimulateOptions& options, plan::Collec
     };
     const auto match = std::find_if(all.begin(), all.end(), same);
     if (match == all.end()) {
-      std::string known;
-      for (const auto& algorithm : all)
-        known += fmt::format("{}{}", known.empty() ? "" : ", ", algorithm.name);
-      throw UsageError(fmt::format("--algorithms '{}': unknown for {}; hint: all, or some of {}",
-                                   options.algorithms.substr(begin, end - begin), plan::name(collective),
-                                   known));
+      std::vector<std::string> known;
+      for (const auto& algorithm : all) known.emplace_back(algorithm.name);
+      const std::string message = fmt::format("--algorithms '{}': unknown for {}; hint: all, or some of {}",
+                                              options.algorithms.substr(begin, end - begin),
+                                              plan::name(collective), fmt::join(known, ", "));
+      throw UsageError(with_nearest(message, wanted, known));
     }
     found.push_back(*match);
     begin = end + 1;
@@ -160,7 +161,7 @@ Action define_simulate(Flags flags) {
       "collective", options->collective,
       "allreduce, broadcast, reduce, scatter, gather, allgather, ...; or pipeline, which has flags of its "
       "own: see lockstep simulate pipeline --help",
-      true);
+      true, collective_words());
   flags.number("--world", options->world, 1, 32768, "Ranks");
   flags.text("--bytes", options->bytes, "Size of the buffer, or of one rank's part where each has one",
              "SIZE");

@@ -253,6 +253,11 @@ const std::vector<Verb>& verbs() {
        .summary = "Print, as JSON, what LibTorch finds here (for doctor and the benchmarks)",
        .example = "lockstep probe",
        .define = define_probe},
+      {.name = "--version",
+       .group = kHidden,  // told of in the last line of --help
+       .summary = "Tell the versions of Lockstep, LibTorch and the engines",
+       .example = "lockstep --version --json",
+       .define = define_version},
       {.name = "completion",
        .group = kProject,
        .summary = "Print the completion script for bash or zsh",

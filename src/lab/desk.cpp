@@ -10,6 +10,21 @@
 
 namespace lockstep::lab {
 
+namespace {
+
+/// Does what writes into the learner's folder, and says which that is if it cannot.
+template <typename Body>
+auto writing(const Desk& desk, const Body& body) {
+  try {
+    return body();
+  } catch (const std::filesystem::filesystem_error& error) {
+    throw UsageError(fmt::format("{}: {}; hint: work in a folder that you may write",
+                                 std::filesystem::absolute(desk.work).string(), error.code().message()));
+  }
+}
+
+}  // namespace
+
 const Lesson& Desk::lesson(const std::string& word) const {
   if (word.empty()) {
     if (const Lesson* now = current()) return *now;
@@ -31,7 +46,7 @@ const Lesson* Desk::current() const {
 }
 
 void Desk::save() const {
-  write_state(work / "progress.txt", state);
+  writing(*this, [&] { write_state(work / "progress.txt", state); });
 }
 
 Desk open_desk() {
@@ -41,9 +56,12 @@ Desk open_desk() {
 }
 
 bool start_lesson(Desk& desk, const Lesson& lesson) {
-  std::filesystem::create_directories(desk.work);
-  const bool is_new = !std::filesystem::exists(desk.file(lesson));
-  if (is_new) std::filesystem::copy_file(lesson.folder / "starter.cpp", desk.file(lesson));
+  const bool is_new = writing(desk, [&] {
+    std::filesystem::create_directories(desk.work);
+    const bool is_absent = !std::filesystem::exists(desk.file(lesson));
+    if (is_absent) std::filesystem::copy_file(lesson.folder / "starter.cpp", desk.file(lesson));
+    return is_absent;
+  });
   desk.state.current = lesson.number;
   desk.save();
   return is_new;
@@ -55,7 +73,7 @@ std::filesystem::path reset_lesson(Desk& desk, const Lesson& lesson) {
   if (std::filesystem::exists(file)) {
     for (int number = 1; kept.empty() || std::filesystem::exists(kept); ++number)
       kept = fmt::format("{}.before-reset-{}", file.string(), number);
-    std::filesystem::rename(file, kept);
+    writing(desk, [&] { std::filesystem::rename(file, kept); });
   }
   start_lesson(desk, lesson);
   return kept;

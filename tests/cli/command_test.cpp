@@ -1,7 +1,9 @@
 // The command as a user meets it: the built program, its words, its exit codes.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 
+#include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
 
@@ -55,6 +57,30 @@ TEST(Command, VersionTellsLockstepLibTorchAndEngines) {
                                           "engine gloo .+\nengine mpi .+\n"));
 }
 
+TEST(Command, VersionIsJsonToo) {
+  const auto document = nlohmann::json::parse(lockstep({"--version", "--json"}).output);
+  EXPECT_THAT(document["lockstep"], MatchesRegex("[0-9.]+"));
+  EXPECT_EQ(document["engines"].size(), 4U);
+  EXPECT_EQ(document["engines"][0]["name"], "threads");
+}
+
+TEST(Command, HelpMayComeBeforeTheVerb) {
+  EXPECT_EQ(lockstep({"help", "plan"}).output, lockstep({"plan", "--help"}).output);
+  EXPECT_EQ(lockstep({"--help", "plan", "pipeline"}).output, lockstep({"plan", "pipeline", "--help"}).output);
+  EXPECT_EQ(lockstep({"lab", "help"}).output, lockstep({"lab", "--help"}).output);
+  EXPECT_EQ(lockstep({"help", "bench"}).output, lockstep({"bench", "--help"}).output);
+  EXPECT_EQ(lockstep({"plan", "all_reduce", "--help"}).exit_code, 0);
+  EXPECT_EQ(lockstep({"lab", "start", "9", "--help"}).exit_code, 0);
+}
+
+TEST(Command, UsageLinesHaveTheWords) {
+  const auto usage = [](const std::vector<std::string>& words) { return lockstep(words).output; };
+  EXPECT_THAT(usage({"generate", "--help"}), HasSubstr("Usage: lockstep generate FOLDER [FLAGS]\n"));
+  EXPECT_THAT(usage({"lab", "start", "--help"}), HasSubstr("Usage: lockstep lab start [LESSON] [FLAGS]\n"));
+  EXPECT_THAT(usage({"run", "--help"}), HasSubstr("Usage: lockstep run [FLAGS] [--] PROGRAM [ARGUMENTS]\n"));
+  EXPECT_THAT(usage({"checkpoint", "--help"}), HasSubstr("Usage: lockstep checkpoint KIND [FLAGS]\n"));
+}
+
 struct Mistake {
   std::vector<std::string> words;
   std::string expected;
@@ -64,7 +90,27 @@ TEST(Command, MistakesExitWithTwoAndNameTheNearest) {
   const std::vector<Mistake> mistakes = {
       {{"docter"}, "lockstep: unknown verb docter; hint: did you mean doctor?"},
       {{"zebra"}, "lockstep: unknown verb zebra; hint: see lockstep --help"},
-      {{"--verson"}, "lockstep: unknown verb --verson"},
+      {{"--verson"}, "lockstep: unknown verb --verson; hint: did you mean --version?"},
+      {{"--halp"}, "hint: did you mean --help?"},
+      {{"version"}, "hint: did you mean --version?"},
+      {{"-V"}, "hint: did you mean --version?"},
+      {{"help", "pln"}, "lockstep: unknown verb pln; hint: did you mean plan?"},
+      {{"--version", "extra"}, "lockstep --version: unknown word extra"},
+      {{"doctor", "--help", "extra"},
+       "lockstep doctor: unknown word extra; hint: see lockstep doctor --help"},
+      {{"plan", "pipelin", "--help"}, "unknown word pipelin; hint: did you mean lockstep plan pipeline?"},
+      {{"plan", "alreduce", "--help"}, "unknown word alreduce; hint: did you mean allreduce?"},
+      {{"lab", "chek", "--help"}, "hint: did you mean lockstep lab check?"},
+      {{"help", "bench", "luncher"}, "unknown kind luncher; hint: did you mean launcher?"},
+      {{"plan", "-w", "4"}, "lockstep plan: unknown flag -w; hint: did you mean --world?"},
+      {{"lab", "start", "-1"}, "lockstep lab start: unknown flag -1; hint: see lockstep lab start --help"},
+      {{"plan", "allreduce", "--algorithm", "rng"}, "; did you mean ring?"},
+      {{"simulate", "allreduce", "--algorithms", "rng"}, "; did you mean ring?"},
+      {{"plan", "pipeline", "--schedule", "1f1"}, "; did you mean 1f1b?"},
+      {{"simulate", "pipeline", "--schedule", "gpip"}, "; did you mean gpipe?"},
+      {{"train", "--parallel", "dpd"}, "'dpd' is none of ddp, pipeline, none; hint: did you mean ddp?"},
+      {{"completion", "bsh"}, "hint: did you mean bash?"},
+      {{"lab", "fast-track", "allreduce"}, "; did you mean all-reduce?"},
       {{"bench"}, "lockstep bench: one of these must follow: launcher, blas"},
       {{"bench", "luncher"}, "lockstep bench: unknown kind luncher; hint: did you mean launcher?"},
       {{"train", "--step", "3"}, "lockstep train: unknown flag --step; hint: did you mean --steps?"},
@@ -102,6 +148,85 @@ TEST(Command, JsonStandsAloneOnStandardOutputOrInAFile) {
   EXPECT_THAT(nowhere.errors, HasSubstr("--json /proc/nowhere/plan.json: No such file or directory"));
 }
 
+TEST(Command, JsonsFileIsCheckedBeforeTheWork) {
+  // Both would print what they found first.
+  for (const std::vector<std::string>& words : std::vector<std::vector<std::string>>{
+           {"doctor", "--json=/proc/nowhere/x"}, {"plan", "allreduce", "--json=/proc/nowhere/x"}}) {
+    const auto refused = lockstep(words);
+    EXPECT_EQ(refused.exit_code, 2);
+    EXPECT_EQ(refused.output, "");
+    EXPECT_THAT(refused.errors, HasSubstr(": --json /proc/nowhere/x: No such file or directory; hint:"));
+  }
+}
+
+TEST(Command, JsonGoesIntoAPipeAndToWhereALinkLeads) {
+  namespace fs = std::filesystem;
+  TemporaryFolder folder;
+  const std::string plan = "'" LOCKSTEP_COMMAND "' plan allreduce --algorithm ring ";
+  const auto in_folder = [&](const std::string& script) {
+    return run_to_end({"bash", "-c", script}, {.folder = folder.path()});
+  };
+  ASSERT_EQ(mkfifo((folder / "pipe").c_str(), 0600), 0);
+  const auto piped = in_folder("cat pipe > read & timeout 30 " + plan + "--json pipe; echo $?; wait");
+  EXPECT_THAT(piped.output, HasSubstr("\n0\n")) << piped.errors;
+  EXPECT_TRUE(fs::is_fifo(folder / "pipe"));
+  EXPECT_EQ(nlohmann::json::parse(read_file(folder / "read"))["ranks"].size(), 4U);
+  const auto opened = in_folder("{ " + plan + "--json /dev/fd/7; } 7>&1 >/dev/null | cat");
+  EXPECT_EQ(nlohmann::json::parse(opened.output)["ranks"].size(), 4U) << opened.errors;
+
+  write_file(folder / "target.json", "old");
+  fs::create_directory(folder / "links");
+  fs::create_symlink("../target.json", folder / "links/first");
+  fs::create_symlink("first", folder / "links/second");
+  fs::create_symlink("new.json", folder / "links/dangling");
+  for (const std::string link : {"second", "dangling"}) {
+    EXPECT_EQ(in_folder(plan + "--json links/" + link).exit_code, 0);
+    EXPECT_TRUE(fs::is_symlink(folder / "links" / link));
+  }
+  EXPECT_EQ(nlohmann::json::parse(read_file(folder / "target.json"))["ranks"].size(), 4U);
+  EXPECT_EQ(nlohmann::json::parse(read_file(folder / "links/new.json"))["ranks"].size(), 4U);
+  const auto refused = in_folder(plan + "--json links");
+  EXPECT_EQ(refused.exit_code, 2);
+  EXPECT_THAT(refused.errors, HasSubstr("--json links: Is a directory; hint:"));
+}
+
+TEST(Command, JsonsFileMayBeAWordOfItsOwnIfTheProgramIsDelimited) {
+  TemporaryFolder folder;
+  const auto result =
+      lockstep({"run", "--dry-run", "--json", "plan.json", "--", "true"}, {.folder = folder.path()});
+  EXPECT_EQ(result.exit_code, 0) << result.errors;
+  EXPECT_EQ(nlohmann::json::parse(read_file(folder / "plan.json"))["command"].size(), 1U);
+  const auto program = lockstep({"run", "--dry-run", "--json", "true"});
+  EXPECT_EQ(nlohmann::json::parse(program.output)["command"].size(), 1U);
+  EXPECT_THAT(lockstep({"run", "--help"}).output, HasSubstr("--json=FILE"));
+}
+
+TEST(Command, AFlagIsNoValueOfTheFlagBeforeIt) {
+  const auto train = lockstep({"train", "--steps", "2", "--run-dir", "--resume"});
+  EXPECT_EQ(train.exit_code, 2);
+  EXPECT_EQ(train.errors,
+            "lockstep train: --run-dir needs a value; hint: --run-dir=--resume if that is meant\n");
+  EXPECT_EQ(lockstep({"checkpoint", "export", "X", "--out", "--force"}).exit_code, 2);
+  EXPECT_EQ(lockstep({"run", "--log-dir", "--", "true"}).exit_code, 2);
+  const auto meant = lockstep({"run", "--dry-run", "--log-dir=--odd", "--", "true"});
+  EXPECT_EQ(meant.exit_code, 0) << meant.errors;
+  EXPECT_THAT(meant.output, HasSubstr("--odd/rank_0"));
+  EXPECT_THAT(lockstep({"plan", "allreduce", "--world", "-1"}).errors, HasSubstr("-1 is not between 1 and"));
+}
+
+TEST(Command, LostOutputIsAFailureUnlessTheReaderLeft) {
+  const std::string command = "'" LOCKSTEP_COMMAND "' ";
+  // The last is larger than any buffer.
+  for (const std::string words : {"plan allreduce --algorithm ring", "--help", "run --dry-run --json -- true",
+                                  "plan allreduce --algorithm ring --world 64 --json"}) {
+    const auto lost = run_to_end({"bash", "-c", command + words + " > /dev/full"});
+    EXPECT_EQ(lost.exit_code, 1) << words;
+    EXPECT_EQ(lost.errors, "lockstep: standard output: No space left on device\n") << words;
+    const auto left = run_to_end({"bash", "-c", command + words + " | true"});
+    EXPECT_EQ(left.errors, "") << words;
+  }
+}
+
 TEST(Command, ColoursOnlyOnATerminalAndNotWithNoColor) {
   const std::vector<std::string> words = {LOCKSTEP_COMMAND, "run", "--", "echo", "hi"};
   const std::string line = std::string(LOCKSTEP_COMMAND) + " run -- echo hi";
@@ -120,11 +245,12 @@ TEST(Command, ColoursOnlyOnATerminalAndNotWithNoColor) {
 }
 
 /// What a shell offers for these words, the last of which is being typed.
-std::string completions_in_bash(const std::vector<std::string>& words) {
+std::string completions_in_bash(const std::vector<std::string>& words,
+                                const std::filesystem::path& folder = {}) {
   std::string script = "eval \"$('" LOCKSTEP_COMMAND "' completion bash)\"; COMP_WORDS=(lockstep";
   for (const auto& word : words) script += " '" + word + "'";
-  script += "); COMP_CWORD=$((${#COMP_WORDS[@]} - 1)); _lockstep; echo \"${COMPREPLY[@]}\"";
-  Child shell({"bash", "--norc", "-c", script});
+  script += "); COMP_CWORD=$((${#COMP_WORDS[@]} - 1)); _lockstep; (IFS='|'; echo \"${COMPREPLY[*]}\")";
+  Child shell({"bash", "--norc", "-c", script}, {.folder = folder});
   EXPECT_EQ(shell.wait(), 0) << shell.errors();
   return shell.output();
 }
@@ -158,6 +284,36 @@ TEST(Completion, OffersVerbsKindsAndFlags) {
   EXPECT_THAT(completions_in_zsh({"run", "--b"}), HasSubstr("--bind"));
   EXPECT_THAT(completions_in_zsh({"run", "--bind", "core", ""}),
               AllOf(HasSubstr("--bind"), HasSubstr("FILES")));
+}
+
+TEST(Completion, OffersSubVerbsAndKnownValues) {
+  EXPECT_EQ(completions_in_bash({"checkpoint", ""}), "show|verify|export\n");
+  EXPECT_EQ(completions_in_bash({"lab", "he"}), "\n");
+  EXPECT_EQ(completions_in_bash({"lab", "fa"}), "fast-track\n");
+  EXPECT_EQ(completions_in_bash({"completion", "b"}), "bash\n");
+  EXPECT_EQ(completions_in_bash({"simulate", "allr"}), "allreduce\n");
+  EXPECT_EQ(completions_in_bash({"run", "--bind", ""}), "core|none\n");
+  EXPECT_EQ(completions_in_zsh({"checkpoint", ""}), "show verify export\n");
+  EXPECT_EQ(completions_in_zsh({"run", "--bind", ""}), "core none\n");
+  EXPECT_THAT(completions_in_zsh({"completion", ""}), HasSubstr("bash zsh"));
+}
+
+TEST(Completion, OffersFilesWhereOneIsExpected) {
+  TemporaryFolder folder;
+  write_file(folder / "my file", "");
+  const auto offers = [&](const std::vector<std::string>& words) {
+    return completions_in_bash(words, folder.path());
+  };
+  EXPECT_EQ(offers({"run", "--", ""}), "my file\n");
+  EXPECT_EQ(offers({"run", "--", "true", "--n"}), "\n");
+  EXPECT_EQ(offers({"run", "--log-dir", ""}), "my file\n");
+  EXPECT_EQ(offers({"generate", "m"}), "my file\n");
+  EXPECT_THAT(offers({"run", ""}), AllOf(HasSubstr("--nproc-per-node|"), HasSubstr("|my file\n")));
+  EXPECT_THAT(offers({"checkpoint", "verify", ""}), HasSubstr("|my file\n"));
+  EXPECT_THAT(offers({"doctor", ""}), Not(HasSubstr("my file")));
+  EXPECT_THAT(offers({"lab", "start", ""}), Not(HasSubstr("my file")));
+  EXPECT_EQ(completions_in_zsh({"run", "--", "true", ""}), "FILES\n");
+  EXPECT_EQ(completions_in_zsh({"run", "--log-dir", ""}), "FILES\n");
 }
 
 }  // namespace

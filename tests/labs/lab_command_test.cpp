@@ -115,6 +115,26 @@ TEST_F(LabCommand, RefusesByNameAndValue) {
   EXPECT_THAT(lab({"list"}).errors, HasSubstr("progress.txt:1: 'passed everything'"));
 }
 
+TEST_F(LabCommand, ListsAndTellsProgressAsJson) {
+  lab({"start", "9"});
+  const auto list = nlohmann::json::parse(lab({"list", "--json"}).output);
+  EXPECT_EQ(list["lessons"][8]["number"], 9);
+  EXPECT_EQ(list["lessons"][8]["file"], "my_work/step09_ring_allreduce.cpp");
+  EXPECT_EQ(list["lessons"][8]["passed"], false);
+  const auto progress = nlohmann::json::parse(lab({"progress", "--json"}).output);
+  EXPECT_EQ(progress, list["progress"]);
+  EXPECT_EQ(progress["done"], 0);
+  EXPECT_EQ(progress["current"], 9);
+}
+
+TEST_F(LabCommand, SaysWhereItCannotWrite) {
+  test::write_file(folder_ / "my_work", "not a folder");  // for root, too, whom no permission stops
+  const auto refused = lab({"start", "9"});
+  EXPECT_EQ(refused.exit_code, 2);
+  EXPECT_THAT(refused.errors, AllOf(HasSubstr("my_work: Not a directory; hint: work in a folder"),
+                                    Not(HasSubstr("filesystem error"))));
+}
+
 TEST_F(LabCommand, TellsTheCompilersWordsWithTheLearnersFile) {
   lab({"start", "9"});
   write_solution_with("int x = \"text\";");

@@ -86,6 +86,20 @@ TEST_F(CheckpointCommand, ShowWritesJson) {
   EXPECT_EQ(document["state"], nlohmann::json({{"step", 7}, {"loss", 2.5}, {"schedule", "1f1b"}}));
 }
 
+TEST_F(CheckpointCommand, VerifyWritesJson) {
+  damage(200);
+  const test::Finished printed = run({"verify", run_.path().string(), "--json"});
+  EXPECT_EQ(printed.exit_code, 1) << printed.errors;
+  const auto document = nlohmann::json::parse(printed.output);
+  EXPECT_EQ(document["whole"], false);
+  ASSERT_EQ(document["checkpoints"].size(), 2U);
+  for (const auto& row : document["checkpoints"]) {
+    const bool is_damaged = row["folder"].get<std::string>().ends_with("200");
+    EXPECT_EQ(row["whole"], !is_damaged);
+    EXPECT_TRUE(row.contains(is_damaged ? "problem" : "bytes"));
+  }
+}
+
 TEST_F(CheckpointCommand, VerifyHasALineForEach) {
   const test::Finished whole = run({"verify", run_.path().string()});
   EXPECT_EQ(whole.exit_code, 0) << whole.errors;
