@@ -266,7 +266,7 @@ void Keeper::take_signals() {
         [[fallthrough]];
       case SIGTERM:
       case SIGHUP:
-        if (phase_ == Phase::kRunning) stop_signal_ = signal;
+        if (stop_signal_ == 0) stop_signal_ = signal;
         end_attempt(signal);
         break;
       case SIGUSR1:
@@ -391,6 +391,7 @@ int Keeper::run() {
       finish_output();
       return exit_code(failure->wait_status);
     }
+    take_signals();  // what came since the last look must not be lost to a restart
     const bool again =
         failed && stop_signal_ == 0 && !front_died_ && !gave_up_ && attempt < job_.max_restarts;
     const int code = report();
@@ -410,7 +411,8 @@ int Keeper::report() {
   char host[256] = "unknown host";
   gethostname(host, sizeof host - 1);
   const int number = static_cast<int>(attempts_.size());
-  if (stop_signal_ != 0) {
+  const bool was_stopped = stop_signal_ != 0 && (cause == nullptr || cause->asked_to);
+  if (was_stopped) {
     const std::string how = cause == nullptr ? "all ranks ended well" : describe_end(cause->wait_status);
     say(fmt::format("lockstep run: stopped by SIG{}: {}\n", sigabbrev_np(stop_signal_), how));
   } else if (cause != nullptr) {
@@ -418,6 +420,9 @@ int Keeper::report() {
     if (number > 1) {
       say("all attempts:\n");
       for (int i = 0; i < number; ++i) say(attempt_line(attempts_[static_cast<size_t>(i)], i + 1));
+    }
+    if (stop_signal_ != 0) {
+      say(fmt::format("lockstep run: stopped by SIG{} after the failure\n", sigabbrev_np(stop_signal_)));
     }
   } else if (number > 1) {
     say(fmt::format("lockstep run: all ranks ended well after {} restarts\n", number - 1));

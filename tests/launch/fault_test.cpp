@@ -3,8 +3,12 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <signal.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include <chrono>
+#include <fstream>
 #include <string>
 
 #include "launch/launched.h"
@@ -216,6 +220,45 @@ TEST(Signals, AStopSignalEndsRanksThatIgnoreItAfterTheGracePeriod) {
   job.send(SIGTERM);
   EXPECT_EQ(job.wait(), 128 + SIGKILL);
   EXPECT_THAT(job.errors(), HasSubstr("stopped by SIGTERM"));
+  EXPECT_TRUE(job.leaves_nothing());
+}
+
+class StopInTheGracePeriod : public testing::TestWithParam<int> {};
+
+TEST_P(StopInTheGracePeriod, EndsTheJobWithoutARestart) {
+  TemporaryFolder folder;
+  Child job(launched({"--nproc-per-node", "2", "--grace", "3600", "--max-restarts", "2"},
+                     {"rank", "0", "catch", number(SIGTERM), "-1", "catch", number(SIGINT), "-1", "touch",
+                      folder / "ready", "await", folder / "go", "exit", "0", "rank", "1", "await",
+                      folder / "ready", "exit", "3"}));
+  ASSERT_TRUE(eventually([&] { return count_lines_with(job.output(), "caught SIGTERM") == 1; }))
+      << "rank 1 has failed, and rank 0 is in its grace period";
+  job.send(GetParam());
+  const std::string caught = std::string("caught SIG") + sigabbrev_np(GetParam());
+  const int times = GetParam() == SIGTERM ? 2 : 1;
+  ASSERT_TRUE(eventually([&] { return count_lines_with(job.output(), caught) == times; }));
+  std::ofstream(folder / "go") << "";
+  EXPECT_EQ(job.wait(), 3);
+  EXPECT_THAT(job.errors(), HasSubstr("rank 1 failed first: exit code 3"));
+  EXPECT_THAT(job.errors(), HasSubstr(std::string("stopped by SIG") + sigabbrev_np(GetParam())));
+  EXPECT_THAT(job.errors(), Not(HasSubstr("restarting")));
+  EXPECT_TRUE(job.leaves_nothing());
+}
+
+INSTANTIATE_TEST_SUITE_P(Signals, StopInTheGracePeriod, testing::Values(SIGINT, SIGTERM),
+                         [](const auto& test) { return std::string(sigabbrev_np(test.param)); });
+
+TEST(Signals, TwoInterruptsInTheGracePeriodEndTheJobWithoutARestart) {
+  TemporaryFolder folder;
+  Child job(launched({"--nproc-per-node", "2", "--grace", "3600", "--max-restarts", "2"},
+                     {"rank", "0", "catch", number(SIGTERM), "-1", "catch", number(SIGINT), "-1", "touch",
+                      folder / "ready", "pause", "rank", "1", "await", folder / "ready", "exit", "3"}));
+  ASSERT_TRUE(eventually([&] { return count_lines_with(job.output(), "caught SIGTERM") == 1; }));
+  job.send(SIGINT);
+  ASSERT_TRUE(eventually([&] { return count_lines_with(job.output(), "caught SIGINT") == 1; }));
+  job.send(SIGINT);
+  EXPECT_EQ(job.wait(), 3);
+  EXPECT_THAT(job.errors(), Not(HasSubstr("restarting")));
   EXPECT_TRUE(job.leaves_nothing());
 }
 

@@ -1,8 +1,10 @@
 // `lockstep run` on real processes: the environment contract, logs, live output, and bad input.
+#include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <netinet/in.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <fstream>
