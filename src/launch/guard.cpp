@@ -1,5 +1,6 @@
 #include "launch/guard.h"
 
+#include <fcntl.h>
 #include <fmt/format.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -16,6 +17,19 @@
 namespace lockstep::launch {
 
 namespace {
+
+/// Whoever started us may have closed 0, 1 or 2: the next file to be opened would become our input or output.
+void open_standard_descriptors() {
+  int fd = 0;
+  while (fd >= 0 && fd <= STDERR_FILENO) fd = open("/dev/null", O_RDWR);  // the lowest that is free
+  if (fd >= 0) close(fd);
+}
+
+bool is_ignored(int signal) {
+  struct sigaction action {};
+  sigaction(signal, nullptr, &action);
+  return action.sa_handler == SIG_IGN;
+}
 
 void suspend_with(pid_t keeper) {
   kill(keeper, SIGTSTP);
@@ -44,8 +58,9 @@ const sigset_t& launcher_signals() {
   static const sigset_t signals = [] {
     sigset_t set;
     sigemptyset(&set);
-    for (const int signal : {SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2, SIGTSTP, SIGCONT, SIGCHLD}) {
-      sigaddset(&set, signal);
+    sigaddset(&set, SIGCHLD);
+    for (const int signal : {SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2, SIGTSTP, SIGCONT}) {
+      if (!is_ignored(signal)) sigaddset(&set, signal);  // nohup's promise; a blocked one would be read
     }
     return set;
   }();
@@ -53,7 +68,9 @@ const sigset_t& launcher_signals() {
 }
 
 int run_guarded(std::string_view who, const std::function<int(pid_t front)>& keep) {
+  open_standard_descriptors();
   sigprocmask(SIG_BLOCK, &launcher_signals(), nullptr);
+  signal(SIGCHLD, SIG_DFL);  // ignored, it would take the exit codes of our children away
   signal(SIGPIPE, SIG_IGN);
   become_subreaper();
   std::fflush(nullptr);

@@ -150,7 +150,7 @@ void Keeper::start(int attempt) {
   const int port = job_.choose_port ? find_free_port() : 0;
   // Rank 0 gets the input unless it is a terminal, which a process outside the terminal's session cannot
   // read.
-  const bool has_input = isatty(STDIN_FILENO) == 0 && fcntl(STDIN_FILENO, F_GETFD) >= 0;
+  const bool has_input = isatty(STDIN_FILENO) == 0;
   for (size_t i = 0; i < ranks_.size(); ++i) {
     Rank& rank = ranks_[i];
     const bool gets_input = has_input && rank.spec.local_rank == 0;

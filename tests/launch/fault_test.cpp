@@ -262,6 +262,41 @@ TEST(Signals, TwoInterruptsInTheGracePeriodEndTheJobWithoutARestart) {
   EXPECT_TRUE(job.leaves_nothing());
 }
 
+TEST(Signals, WhatWasIgnoredAtTheStartStaysIgnored) {
+  TemporaryFolder folder;
+  Child job(launched({}, {"touch", folder / "ready", "await", folder / "go", "print", "went on"}),
+            {.before = [] { signal(SIGHUP, SIG_IGN); }});
+  ASSERT_TRUE(eventually([&] { return exists(folder / "ready"); }));
+  for (const pid_t pid : job.family()) kill(pid, SIGHUP);
+  std::ofstream(folder / "go") << "";
+  EXPECT_EQ(job.wait(), 0);
+  EXPECT_EQ(job.errors(), "") << "nothing is said of a stop";
+  EXPECT_THAT(job.output(), HasSubstr("went on"));
+}
+
+TEST(Signals, AParentThatIgnoresDeathsOfChildrenDoesNotHideThem) {
+  Child job(launched({}, {"exit", "3"}), {.before = [] { signal(SIGCHLD, SIG_IGN); }});
+  EXPECT_EQ(job.wait(), 3);
+}
+
+TEST(Descriptors, OutputThatIsClosedIsTakenForNowhere) {
+  Child job(launched({}, {"print", "result"}), {.before = [] { close(STDOUT_FILENO); }});
+  EXPECT_EQ(job.wait(), 0) << job.errors();
+  EXPECT_EQ(job.errors(), "");
+  EXPECT_EQ(read_file(job.folder() / "logs/rank_0/stdout.log"), "result\n");
+}
+
+TEST(Descriptors, AFailureIsNoAbortWhereStandardErrorIsClosed) {
+  Child job(launched({}, {"exit", "3"}), {.before = [] { close(STDERR_FILENO); }});
+  EXPECT_EQ(job.wait(), 3);
+}
+
+TEST(Descriptors, InputThatIsClosedIsEmpty) {
+  Child job(launched({}, {"read"}), {.before = [] { close(STDIN_FILENO); }});
+  EXPECT_EQ(job.wait(), 0);
+  EXPECT_EQ(job.output(), "[0:0] read 0 \n");
+}
+
 TEST(Signals, SuspendingTheLauncherSuspendsTheRanks) {
   TemporaryFolder folder;
   Child job(launched({"--nproc-per-node", "1"},
