@@ -135,7 +135,6 @@ Keeper::Keeper(const Job& job, const Environment& inherited, const Console& cons
         {.spec = spec,
          .stdout_log = log("stdout.log", STDOUT_FILENO, spec.tee_stdout, console.colour_stdout),
          .stderr_log = log("stderr.log", STDERR_FILENO, spec.tee_stderr, console.colour_stderr)});
-    std::filesystem::remove(spec.log_dir / "error.json", error);
   }
 }
 
@@ -154,6 +153,8 @@ void Keeper::start(int attempt) {
   for (size_t i = 0; i < ranks_.size(); ++i) {
     Rank& rank = ranks_[i];
     const bool gets_input = has_input && rank.spec.local_rank == 0;
+    std::error_code ignored;
+    std::filesystem::remove(rank.spec.log_dir / "error.json", ignored);  // an earlier attempt's
     rank.process = start_rank({.words = job_.command,
                                .environment = rank_environment(job_, rank.spec, inherited_, attempt, port),
                                .cpus = rank.spec.cpus,

@@ -40,7 +40,8 @@ void StreamLog::finish(LiveOutput& output) {
 }
 
 void StreamLog::mark(std::string_view line) {
-  const std::string text = fmt::format("{}\n", line);
+  const std::string text = fmt::format("{}{}\n", in_line_ ? "\n" : "", line);
+  in_line_ = false;
   [[maybe_unused]] const ssize_t written = write(fd_.get(), text.data(), text.size());
   last_lines_.clear();
 }
@@ -53,6 +54,7 @@ void StreamLog::take(std::string_view line, LiveOutput& output) {
 }
 
 void StreamLog::write_file(std::string_view bytes, LiveOutput& output) {
+  if (!bytes.empty()) in_line_ = bytes.back() != '\n';
   while (fd_ && !bytes.empty()) {
     const ssize_t written = write(fd_.get(), bytes.data(), bytes.size());
     if (written < 0 && errno == EINTR) continue;

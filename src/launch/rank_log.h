@@ -20,8 +20,8 @@ class StreamLog {
   void feed(std::string_view bytes, LiveOutput& output);
   /// Gives out a last line without newline; call when the rank has ended.
   void finish(LiveOutput& output);
-  /// Writes a line of the launcher's own, such as the marker of a restart, to the file; forgets the last
-  /// lines.
+  /// Writes a line of the launcher's own, such as the marker of a restart, on a line of its own to the
+  /// file; forgets the last lines.
   void mark(std::string_view line);
 
   const std::deque<std::string>& last_lines() const { return last_lines_; }
@@ -41,6 +41,7 @@ class StreamLog {
   std::string prefix_;
   LineSplitter splitter_;
   std::deque<std::string> last_lines_;
+  bool in_line_ = false;  ///< The file lacks its last newline.
 };
 
 }  // namespace lockstep::launch

@@ -183,6 +183,23 @@ TEST(Restarts, EndWithTheLastAttemptsCode) {
   EXPECT_TRUE(job.leaves_nothing());
 }
 
+TEST(Restarts, AnErrorFileOfAnEarlierAttemptIsNotShown) {
+  Child job(launched({"--max-restarts", "1"},
+                     {"attempt", "0", "write-error-file", "the first trouble", "exit", "3", "all", "attempt",
+                      "1", "die", number(SIGKILL)}));
+  EXPECT_EQ(job.wait(), 128 + SIGKILL);
+  EXPECT_EQ(count_lines_with(job.errors(), "| the first trouble"), 1) << job.errors();
+}
+
+TEST(Restarts, TheMarkerHasALineOfItsOwn) {
+  Child job(
+      launched({"--max-restarts", "1"}, {"attempt", "0", "print-raw", "no newline at end", "exit", "3"}));
+  EXPECT_EQ(job.wait(), 0);
+  EXPECT_THAT(read_file(job.folder() / "logs/rank_0/stdout.log"),
+              HasSubstr("no newline at end\n--- lockstep: restart 1 of 1"));
+  EXPECT_THAT(read_file(job.folder() / "logs/rank_0/stderr.log"), testing::StartsWith("--- lockstep"));
+}
+
 class Forwarding : public testing::TestWithParam<int> {};
 
 TEST_P(Forwarding, ASignalReachesEveryRank) {
