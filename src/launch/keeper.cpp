@@ -163,6 +163,13 @@ void Keeper::start(int attempt) {
     ++running_;
     watch(rank.process.pidfd.get(), EPOLLIN, Source::kDeath, i);
   }
+  if (attempt == 0) {
+    // Not before: a run that is refused leaves the logs of the last one alone.
+    for (auto& rank : ranks_) {
+      rank.stdout_log.begin(output_);
+      rank.stderr_log.begin(output_);
+    }
+  }
   watch_pipes(true);
 }
 

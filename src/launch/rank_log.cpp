@@ -25,9 +25,12 @@ StreamLog::StreamLog(const std::filesystem::path& file, int live_fd, bool live, 
     throw UsageError(fmt::format("--log-dir: another job writes {} at this moment; hint: name another folder",
                                  file.string()));
   }
-  if (ftruncate(fd_.get(), 0) != 0) {
-    throw UsageError(fmt::format("--log-dir: cannot empty {}: {}", file.string(), std::strerror(errno)));
-  }
+}
+
+void StreamLog::begin(LiveOutput& output) {
+  if (ftruncate(fd_.get(), 0) == 0) return;
+  output.add(STDERR_FILENO, fmt::format("lockstep run: cannot empty {}: {}; this run follows the last in it\n",
+                                        file_.string(), std::strerror(errno)));
 }
 
 void StreamLog::feed(std::string_view bytes, LiveOutput& output) {

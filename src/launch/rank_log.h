@@ -14,9 +14,12 @@ namespace lockstep::launch {
 /// Where one stream of one rank goes: its log file, live output under a prefix, and the last lines in memory.
 class StreamLog {
  public:
-  /// Opens the file anew and holds a lock on it: two jobs that write the same logs are refused by UsageError.
+  /// Opens the file and holds a lock on it: two jobs that write the same logs are refused by UsageError. What
+  /// is in it stays until begin().
   StreamLog(const std::filesystem::path& file, int live_fd, bool live, std::string prefix);
 
+  /// Empties the file; call when the job has started.
+  void begin(LiveOutput& output);
   void feed(std::string_view bytes, LiveOutput& output);
   /// Gives out a last line without newline; call when the rank has ended.
   void finish(LiveOutput& output);

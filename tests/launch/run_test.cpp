@@ -246,6 +246,19 @@ TEST(Run, RefusesABadExecutableBeforeAnyRankRuns) {
   EXPECT_TRUE(job.leaves_nothing());
 }
 
+TEST(Run, ARefusedRunKeepsTheLogsOfTheLast) {
+  TemporaryFolder folder;
+  Child good(launched({"--log-dir", folder / "l", "--nproc-per-node", "2"}, {"print", "precious"}));
+  ASSERT_EQ(good.wait(), 0);
+  std::ofstream(folder / "script") << "#!/no/such/interpreter\n";
+  std::filesystem::permissions(folder / "script", std::filesystem::perms::all);
+  Child bad({LOCKSTEP_COMMAND, "run", "--log-dir", (folder / "l").string(), "--nproc-per-node", "2", "--",
+             (folder / "script").string()});
+  EXPECT_EQ(bad.wait(), 2);
+  EXPECT_EQ(read_file(folder / "l/rank_0/stdout.log"), "precious\n");
+  EXPECT_EQ(read_file(folder / "l/rank_1/stdout.log"), "precious\n");
+}
+
 TEST(Run, RefusesAMasterPortInUse) {
   const int server = socket(AF_INET, SOCK_STREAM, 0);
   sockaddr_in address{};
