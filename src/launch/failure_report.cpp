@@ -15,8 +15,9 @@ namespace {
 
 /// What torch's error handlers leave in error.json: {"message": "..."} or {"message": {"message": "..."}}.
 std::string message_in(const std::filesystem::path& file) {
+  std::error_code ignored;
+  if (!std::filesystem::is_regular_file(file, ignored)) return "";  // a named pipe would hold us
   std::ifstream stream(file);
-  if (!stream) return "";
   auto document = nlohmann::json::parse(stream, nullptr, /*allow_exceptions=*/false);
   for (int depth = 0; depth < 2 && document.is_object() && document.contains("message"); ++depth) {
     document = nlohmann::json(document["message"]);

@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <sys/file.h>
+#include <sys/stat.h>
 
 #include <cerrno>
 #include <cstring>
@@ -11,16 +12,31 @@
 
 namespace lockstep::launch {
 
+namespace {
+
+bool is_regular(int fd) {
+  struct stat status {};
+  return fstat(fd, &status) == 0 && S_ISREG(status.st_mode);
+}
+
+}  // namespace
+
 StreamLog::StreamLog(const std::filesystem::path& file, int live_fd, bool live, std::string prefix)
     : file_(file),
-      fd_(open(file.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644)),
+      // Without O_NONBLOCK a named pipe would hold us until somebody reads it.
+      fd_(open(file.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NONBLOCK, 0644)),
       live_fd_(live_fd),
       live_(live),
       prefix_(std::move(prefix)) {
+  if (fd_ ? !is_regular(fd_.get()) : errno == ENXIO) {  // ENXIO: a pipe without reader, or a socket
+    throw UsageError(fmt::format("--log-dir: {} is no regular file; hint: remove it, or name another folder",
+                                 file.string()));
+  }
   if (!fd_) {
     throw UsageError(fmt::format("--log-dir: cannot write {}: {}; hint: name a folder that you may write",
                                  file.string(), std::strerror(errno)));
   }
+  fcntl(fd_.get(), F_SETFL, O_APPEND);
   if (flock(fd_.get(), LOCK_EX | LOCK_NB) != 0) {
     throw UsageError(fmt::format("--log-dir: another job writes {} at this moment; hint: name another folder",
                                  file.string()));

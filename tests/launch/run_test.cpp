@@ -259,6 +259,23 @@ TEST(Run, ARefusedRunKeepsTheLogsOfTheLast) {
   EXPECT_EQ(read_file(folder / "l/rank_1/stdout.log"), "precious\n");
 }
 
+TEST(Run, RefusesALogThatIsNoRegularFile) {
+  TemporaryFolder folder;
+  std::filesystem::create_directories(folder / "l/rank_1");
+  const std::string pipe = folder / "l/rank_1/stderr.log";
+  ASSERT_EQ(mkfifo(pipe.c_str(), 0644), 0);
+  const std::vector<std::string> flags = {"--log-dir", folder / "l", "--nproc-per-node", "2"};
+  Child unread(launched(flags, {"print", "started"}));
+  EXPECT_EQ(unread.wait(), 2);
+  EXPECT_THAT(unread.errors(), HasSubstr(pipe + " is no regular file; hint: "));
+  const int reader = open(pipe.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC);
+  Child read(launched(flags, {"print", "started"}));
+  EXPECT_EQ(read.wait(), 2);
+  EXPECT_THAT(read.errors(), HasSubstr(pipe + " is no regular file; hint: "));
+  EXPECT_EQ(read.output(), "");
+  close(reader);
+}
+
 TEST(Run, RefusesAMasterPortInUse) {
   const int server = socket(AF_INET, SOCK_STREAM, 0);
   sockaddr_in address{};
