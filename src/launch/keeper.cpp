@@ -91,6 +91,7 @@ class Keeper {
 
   const Job& job_;
   const Environment& inherited_;
+  const rlimit descriptors_;  ///< RLIMIT_NOFILE as the user set it.
   UniqueFd epoll_;
   UniqueFd signals_;
   UniqueFd front_;
@@ -112,6 +113,7 @@ class Keeper {
 Keeper::Keeper(const Job& job, const Environment& inherited, const Console& console, pid_t front)
     : job_(job),
       inherited_(inherited),
+      descriptors_(reserve_descriptors(job.ranks.size())),
       epoll_(epoll_create1(EPOLL_CLOEXEC)),
       signals_(signalfd(-1, &launcher_signals(), SFD_CLOEXEC | SFD_NONBLOCK)),
       front_(static_cast<int>(syscall(SYS_pidfd_open, front, 0))),
@@ -158,7 +160,8 @@ void Keeper::start(int attempt) {
     rank.process = start_rank({.words = job_.command,
                                .environment = rank_environment(job_, rank.spec, inherited_, attempt, port),
                                .cpus = rank.spec.cpus,
-                               .stdin_fd = gets_input ? STDIN_FILENO : no_input_.get()});
+                               .stdin_fd = gets_input ? STDIN_FILENO : no_input_.get(),
+                               .descriptors = descriptors_});
     rank.running = true;
     ++running_;
     watch(rank.process.pidfd.get(), EPOLLIN, Source::kDeath, i);

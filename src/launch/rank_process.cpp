@@ -10,6 +10,7 @@
 
 #include <cerrno>
 #include <cstring>
+#include <filesystem>
 #include <system_error>
 
 #include "lockstep/error.h"
@@ -51,6 +52,7 @@ struct ChildPlan {
   cpu_set_t cpus;
   bool bind;
   int stdin_fd, stdout_fd, stderr_fd, error_fd;
+  const rlimit* descriptors;
 };
 
 [[noreturn]] void become_program(const ChildPlan& plan) {
@@ -62,6 +64,7 @@ struct ChildPlan {
   dup2(plan.stdout_fd, STDOUT_FILENO);
   dup2(plan.stderr_fd, STDERR_FILENO);
   restore_signals();
+  if (plan.descriptors != nullptr) setrlimit(RLIMIT_NOFILE, plan.descriptors);
   execve(plan.words[0], plan.words, plan.environment);
   const int error = errno;
   [[maybe_unused]] const ssize_t told = write(plan.error_fd, &error, sizeof error);
@@ -69,6 +72,26 @@ struct ChildPlan {
 }
 
 }  // namespace
+
+rlimit reserve_descriptors(size_t ranks) {
+  constexpr size_t kPerRank = 5;   // two logs, two pipes, a pidfd
+  constexpr size_t kPassing = 32;  // the keeper's own, and what a start or a look at /proc opens for a moment
+  const std::filesystem::directory_iterator open_files("/proc/self/fd");
+  const auto open_now = static_cast<size_t>(std::distance(begin(open_files), end(open_files)));
+  const rlim_t needed = open_now + ranks * kPerRank + kPassing;
+  rlimit limit{};
+  if (getrlimit(RLIMIT_NOFILE, &limit) != 0) throw std::system_error(errno, std::generic_category(), "getrlimit");
+  if (limit.rlim_cur >= needed) return limit;
+  if (limit.rlim_max < needed) {
+    throw UsageError(
+        fmt::format("{0} ranks on this node need {1} open files, the limit is {2}; hint: ulimit -n {1} (as root, "
+                    "for it is the hard limit), or fewer ranks",
+                    ranks, needed, limit.rlim_max));
+  }
+  const rlimit raised{.rlim_cur = limit.rlim_max, .rlim_max = limit.rlim_max};
+  if (setrlimit(RLIMIT_NOFILE, &raised) != 0) throw std::system_error(errno, std::generic_category(), "setrlimit");
+  return limit;
+}
 
 RankProcess start_rank(const RankCommand& command) {
   std::vector<std::string> words = command.words;
@@ -88,7 +111,8 @@ RankProcess start_rank(const RankCommand& command) {
                  .stdin_fd = command.stdin_fd,
                  .stdout_fd = out.write.get(),
                  .stderr_fd = err.write.get(),
-                 .error_fd = failure.write.get()};
+                 .error_fd = failure.write.get(),
+                 .descriptors = command.descriptors ? &*command.descriptors : nullptr};
   CPU_ZERO(&plan.cpus);
   for (const int cpu : command.cpus) CPU_SET(static_cast<size_t>(cpu), &plan.cpus);
 

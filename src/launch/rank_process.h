@@ -1,7 +1,9 @@
 #pragma once
 
+#include <sys/resource.h>
 #include <sys/types.h>
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -16,6 +18,7 @@ struct RankCommand {
   Environment environment;
   std::vector<int> cpus;  ///< CPUs to bind to; empty: do not bind.
   int stdin_fd = -1;      ///< Becomes standard input.
+  std::optional<rlimit> descriptors;  ///< RLIMIT_NOFILE of the rank; this process's own if absent.
 };
 
 /// A started rank, with the ends that the launcher reads.
@@ -25,6 +28,10 @@ struct RankProcess {
   UniqueFd stdout_pipe;  ///< Non-blocking.
   UniqueFd stderr_pipe;  ///< Non-blocking.
 };
+
+/// Makes room for the descriptors of so many ranks: raises the soft RLIMIT_NOFILE where it is too low, and
+/// returns what it was, for the ranks. Throws UsageError where the hard limit is too low.
+rlimit reserve_descriptors(size_t ranks);
 
 /// Starts a rank in a process group of its own, with default signals; it dies with this thread. Returns once
 /// the program is running; throws UsageError if it cannot be executed.

@@ -314,6 +314,27 @@ TEST(Descriptors, InputThatIsClosedIsEmpty) {
   EXPECT_EQ(job.output(), "[0:0] read 0 \n");
 }
 
+void limit_descriptors(rlim_t soft, rlim_t hard) {
+  const rlimit limit{.rlim_cur = soft, .rlim_max = hard};
+  setrlimit(RLIMIT_NOFILE, &limit);
+}
+
+TEST(Descriptors, TheLauncherTakesWhatItNeedsAndTheRanksKeepTheUsersLimit) {
+  Child job({LOCKSTEP_COMMAND, "run", "--nproc-per-node", "20", "--", "sh", "-c", "ulimit -Sn"},
+            {.before = [] { limit_descriptors(64, 512); }});
+  EXPECT_EQ(job.wait(), 0) << job.errors();
+  EXPECT_EQ(count_lines_with(job.output(), "] 64"), 20) << job.output();
+}
+
+TEST(Descriptors, TooFewForTheRanksAreRefusedBeforeAnythingStarts) {
+  Child job(launched({"--nproc-per-node", "20"}, {"print", "started"}),
+            {.before = [] { limit_descriptors(64, 64); }});
+  EXPECT_EQ(job.wait(), 2);
+  EXPECT_THAT(job.errors(), HasSubstr("20 ranks on this node need "));
+  EXPECT_THAT(job.errors(), HasSubstr("the limit is 64; hint: ulimit -n "));
+  EXPECT_FALSE(exists(job.folder() / "logs"));
+}
+
 TEST(Signals, SuspendingTheLauncherSuspendsTheRanks) {
   TemporaryFolder folder;
   Child job(launched({"--nproc-per-node", "1"},
