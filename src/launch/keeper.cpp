@@ -34,6 +34,7 @@ using Clock = std::chrono::steady_clock;
 
 constexpr auto kKillInterval = std::chrono::milliseconds(5);
 constexpr auto kKillPatience = std::chrono::seconds(10);
+constexpr auto kReaderPatience = std::chrono::nanoseconds(std::chrono::seconds(1));
 
 int64_t now_ns() {
   return Clock::now().time_since_epoch().count();
@@ -84,9 +85,13 @@ class Keeper {
   void end_attempt(int signal);
   void kill_everything();
   void drain(Rank& rank);
-  void show();
+  bool show();
   void say(const std::string& text) { output_.add(STDERR_FILENO, text); }
   void finish_output();
+  void drop_output();
+  std::chrono::nanoseconds grace() const {
+    return std::chrono::nanoseconds(static_cast<int64_t>(job_.grace_s * 1e9));
+  }
   int report();
 
   const Job& job_;
@@ -107,7 +112,7 @@ class Keeper {
   bool front_died_ = false;
   bool gave_up_ = false;
   bool pipes_watched_ = false;
-  int watched_reader_ = -1;  ///< The blocked descriptor that epoll watches for room.
+  bool watched_readers_[3] = {};  ///< By descriptor: it is blocked, and epoll watches it for room.
 };
 
 Keeper::Keeper(const Job& job, const Environment& inherited, const Console& console, pid_t front)
@@ -348,7 +353,7 @@ void Keeper::end_attempt(int signal) {
   signal_descendants(SIGCONT);  // a stopped process takes no signal
   if (phase_ != Phase::kRunning) return;
   phase_ = Phase::kEnding;
-  deadline_ = Clock::now() + std::chrono::nanoseconds(static_cast<int64_t>(job_.grace_s * 1e9));
+  deadline_ = Clock::now() + grace();
 }
 
 void Keeper::kill_everything() {
@@ -372,24 +377,45 @@ void Keeper::drain(Rank& rank) {
   drain_pipe(rank.process.stderr_pipe, rank.stderr_log);
 }
 
-void Keeper::show() {
-  output_.flush();
+/// Writes what can be written; returns whether that was anything.
+bool Keeper::show() {
+  const bool wrote = output_.flush();
   // A full queue means that our own reader is slow; the ranks then wait in write(), as they would without us.
   if (pipes_watched_ == output_.full()) watch_pipes(!output_.full());
-  const int blocked = output_.waiting_for();
-  if (blocked == watched_reader_) return;
-  if (watched_reader_ >= 0) epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, watched_reader_, nullptr);
-  if (blocked >= 0) watch(blocked, EPOLLOUT, Source::kReader);
-  watched_reader_ = blocked;
+  for (const int fd : {STDOUT_FILENO, STDERR_FILENO}) {
+    const bool blocked = output_.waits_for(fd);
+    if (blocked && !watched_readers_[fd]) watch(fd, EPOLLOUT, Source::kReader);
+    if (!blocked && watched_readers_[fd]) epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, fd, nullptr);
+    watched_readers_[fd] = blocked;
+  }
+  return wrote;
 }
 
 void Keeper::finish_output() {
   show();
+  auto last_read = Clock::now();
   while (!output_.empty() && !front_died_ && interrupts_ < 2) {
+    // A reader that is slow may take its time, one that takes nothing may not hold us for ever.
+    const auto patience = stop_signal_ != 0 ? kReaderPatience : std::max(kReaderPatience, grace());
+    const auto left = std::chrono::ceil<std::chrono::milliseconds>(last_read + patience - Clock::now());
+    if (left.count() <= 0) return drop_output();
     epoll_event event{};
-    if (epoll_wait(epoll_.get(), &event, 1, -1) == 1) handle(static_cast<Source>(event.data.u64 >> 32), 0);
-    show();
+    const int timeout_ms = static_cast<int>(std::min<int64_t>(left.count(), 60'000));
+    if (epoll_wait(epoll_.get(), &event, 1, timeout_ms) == 1) {
+      handle(static_cast<Source>(event.data.u64 >> 32), event.data.u64 & 0xffffffff);
+    }
+    if (show()) last_read = Clock::now();
   }
+}
+
+void Keeper::drop_output() {
+  const size_t unread = output_.bytes_for(STDOUT_FILENO);
+  output_.drop();
+  if (unread > 0) {
+    say(fmt::format("lockstep run: nobody reads standard output: its last {} bytes are in the logs alone\n",
+                    unread));
+  }
+  show();
 }
 
 int Keeper::run() {

@@ -22,40 +22,84 @@ size_t room_in(int fd) {
   return PIPE_BUF;
 }
 
+bool same_file(int one, int other) {
+  struct stat first {}, second {};
+  return fstat(one, &first) == 0 && fstat(other, &second) == 0 && first.st_dev == second.st_dev &&
+         first.st_ino == second.st_ino;
+}
+
 }  // namespace
+
+LiveOutput::LiveOutput() : same_(same_file(STDOUT_FILENO, STDERR_FILENO)) {}
 
 void LiveOutput::add(int fd, std::string_view lines) {
   if (gone_[fd] || lines.empty()) return;
   queued_bytes_ += lines.size();
-  const bool joins = !queue_.empty() && queue_.back().fd == fd;
-  if (joins) {
-    queue_.back().text += lines;
+  auto& pieces = queue_of(fd).pieces;
+  // A piece takes more only if nothing was added for the other descriptor since: the order would be lost.
+  if (!pieces.empty() && pieces.back().number == added_ && pieces.back().fd == fd) {
+    pieces.back().text += lines;
   } else {
-    queue_.push_back({fd, std::string(lines)});
+    pieces.push_back({++added_, fd, std::string(lines)});
   }
 }
 
-void LiveOutput::take_front() {
-  queued_bytes_ -= queue_.front().text.size();
-  queue_.pop_front();
+void LiveOutput::drop() {
+  for (auto& queue : queues_) queue.pieces.clear();
+  queued_bytes_ = 0;
 }
 
-void LiveOutput::flush() {
-  while (!queue_.empty()) {
-    Piece& piece = queue_.front();
+bool LiveOutput::waits_for(int fd) const {
+  return std::any_of(queues_.begin(), queues_.end(), [&](const Queue& queue) {
+    return !queue.pieces.empty() && queue.pieces.front().fd == fd;
+  });
+}
+
+size_t LiveOutput::bytes_for(int fd) const {
+  size_t bytes = 0;
+  for (const auto& queue : queues_) {
+    for (const auto& piece : queue.pieces) bytes += piece.fd == fd ? piece.text.size() - piece.written : 0;
+  }
+  return bytes;
+}
+
+LiveOutput::Queue* LiveOutput::oldest() {
+  Queue* found = nullptr;
+  for (auto& queue : queues_) {
+    if (queue.blocked || queue.pieces.empty()) continue;
+    if (found == nullptr || queue.pieces.front().number < found->pieces.front().number) found = &queue;
+  }
+  return found;
+}
+
+void LiveOutput::take_front(Queue& queue) {
+  queued_bytes_ -= queue.pieces.front().text.size();
+  queue.pieces.pop_front();
+}
+
+bool LiveOutput::flush() {
+  bool wrote = false;
+  for (auto& queue : queues_) queue.blocked = false;
+  while (Queue* queue = oldest()) {
+    Piece& piece = queue->pieces.front();
     const size_t room = room_in(piece.fd);
-    if (room == 0) return;
-    const ssize_t written =
-        write(piece.fd, piece.text.data() + piece.written, std::min(room, piece.text.size() - piece.written));
-    if (written < 0 && (errno == EINTR || errno == EAGAIN)) return;
-    if (written < 0) {
-      gone_[piece.fd] = true;
-      take_front();
+    const ssize_t written = room == 0 ? 0
+                                      : write(piece.fd, piece.text.data() + piece.written,
+                                              std::min(room, piece.text.size() - piece.written));
+    if (room == 0 || (written < 0 && (errno == EINTR || errno == EAGAIN))) {
+      queue->blocked = true;
       continue;
     }
+    if (written < 0) {
+      gone_[piece.fd] = true;
+      take_front(*queue);
+      continue;
+    }
+    wrote = true;
     piece.written += static_cast<size_t>(written);
-    if (piece.written == piece.text.size()) take_front();
+    if (piece.written == piece.text.size()) take_front(*queue);
   }
+  return wrote;
 }
 
 }  // namespace lockstep::launch

@@ -142,6 +142,30 @@ TEST(Faults, ALauncherWhoseOutputNobodyReadsStillEndsTheJob) {
   }
 }
 
+/// A standard output that somebody holds open and never reads.
+struct UnreadPipe {
+  UnreadPipe() {
+    if (pipe2(ends, O_CLOEXEC) != 0) throw std::runtime_error("pipe2 failed");
+  }
+  ~UnreadPipe() {
+    for (const int end : ends) close(end);
+  }
+  int ends[2];
+};
+
+TEST(Faults, TheReportIsShownThoughNobodyReadsStandardOutput) {
+  const UnreadPipe unread;
+  TemporaryFolder folder;
+  Child job(launched({"--nproc-per-node", "2", "--grace", "0.2"},
+                     {"rank", "0", "touch", folder / "ready", "count", "100000", "1000", "rank", "1", "await",
+                      folder / "ready", "exit", "6"}),
+            {.stdout_fd = unread.ends[1]});
+  EXPECT_EQ(job.wait(), 6) << "what is not read within the grace period is dropped";
+  EXPECT_THAT(job.errors(), HasSubstr("rank 1 failed first: exit code 6"));
+  EXPECT_THAT(job.errors(), HasSubstr("nobody reads standard output"));
+  EXPECT_TRUE(job.leaves_nothing());
+}
+
 TEST(Faults, TheReportShowsTheLastTwentyLinesAndTheLogs) {
   std::vector<std::string> words = {"rank", "1"};
   for (int i = 1; i <= 25; ++i) words.insert(words.end(), {"complain", "trouble " + number(i) + "."});
@@ -294,6 +318,23 @@ TEST(Signals, WhatWasIgnoredAtTheStartStaysIgnored) {
 TEST(Signals, AParentThatIgnoresDeathsOfChildrenDoesNotHideThem) {
   Child job(launched({}, {"exit", "3"}), {.before = [] { signal(SIGCHLD, SIG_IGN); }});
   EXPECT_EQ(job.wait(), 3);
+}
+
+TEST(Signals, AStopSignalEndsALauncherWhoseOutputNobodyReads) {
+  for (const int signal : {SIGINT, SIGTERM, SIGHUP}) {
+    const UnreadPipe unread;
+    TemporaryFolder folder;
+    Child job(launched({"--nproc-per-node", "2", "--grace", "3600"},
+                       {"rank", "0", "touch", folder / "ready", "count", "100000", "1000", "rank", "1",
+                        "await", folder / "ready", "exit", "6"}),
+              {.stdout_fd = unread.ends[1]});
+    ASSERT_TRUE(eventually([&] { return exists(folder / "ready") && job.family().size() == 2; }))
+        << "the ranks have ended; the launcher waits for its reader";
+    job.send(signal);
+    EXPECT_EQ(job.wait(), 6);
+    EXPECT_THAT(job.errors(), HasSubstr("rank 1 failed first: exit code 6"));
+    EXPECT_TRUE(job.leaves_nothing());
+  }
 }
 
 TEST(Descriptors, OutputThatIsClosedIsTakenForNowhere) {
