@@ -99,6 +99,7 @@ class Keeper {
   const rlimit descriptors_;  ///< RLIMIT_NOFILE as the user set it.
   UniqueFd epoll_;
   UniqueFd signals_;
+  const pid_t front_pid_;
   UniqueFd front_;
   UniqueFd no_input_;
   std::vector<Rank> ranks_;
@@ -121,6 +122,7 @@ Keeper::Keeper(const Job& job, const Environment& inherited, const Console& cons
       descriptors_(reserve_descriptors(job.ranks.size())),
       epoll_(epoll_create1(EPOLL_CLOEXEC)),
       signals_(signalfd(-1, &launcher_signals(), SFD_CLOEXEC | SFD_NONBLOCK)),
+      front_pid_(front),
       front_(static_cast<int>(syscall(SYS_pidfd_open, front, 0))),
       no_input_(open("/dev/null", O_RDONLY | O_CLOEXEC)) {
   if (!epoll_ || !signals_ || !no_input_) throw_errno("cannot set up the launcher");
@@ -448,8 +450,11 @@ int Keeper::report() {
   char host[256] = "unknown host";
   gethostname(host, sizeof host - 1);
   const int number = static_cast<int>(attempts_.size());
-  const bool was_stopped = stop_signal_ != 0 && (cause == nullptr || cause->asked_to);
-  if (was_stopped) {
+  // A rank that ended at our word is not what failed.
+  const bool fell = cause == nullptr || cause->asked_to;
+  if (front_died_ && fell) {
+    say(fmt::format("lockstep run: the launcher (pid {}) was killed; all ranks were ended\n", front_pid_));
+  } else if (stop_signal_ != 0 && fell) {
     const std::string how = cause == nullptr ? "all ranks ended well" : describe_end(cause->wait_status);
     say(fmt::format("lockstep run: stopped by SIG{}: {}\n", sigabbrev_np(stop_signal_), how));
   } else if (cause != nullptr) {

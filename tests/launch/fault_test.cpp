@@ -166,6 +166,17 @@ TEST(Faults, TheReportIsShownThoughNobodyReadsStandardOutput) {
   EXPECT_TRUE(job.leaves_nothing());
 }
 
+TEST(Faults, AKilledLauncherIsTheCauseNotTheRanksThatFellWithIt) {
+  TemporaryFolder folder;
+  Child job(launched({"--nproc-per-node", "2"}, {"touch-mine", folder / "ready", "pause"}));
+  ASSERT_TRUE(eventually([&] { return exists(folder / "ready0") && exists(folder / "ready1"); }));
+  job.send(SIGKILL);
+  EXPECT_EQ(job.wait(), 128 + SIGKILL);
+  EXPECT_TRUE(job.leaves_nothing());
+  EXPECT_THAT(job.errors(), HasSubstr("the launcher (pid " + number(job.pid()) + ") was killed"));
+  EXPECT_THAT(job.errors(), Not(HasSubstr("failed first")));
+}
+
 TEST(Faults, TheReportShowsTheLastTwentyLinesAndTheLogs) {
   std::vector<std::string> words = {"rank", "1"};
   for (int i = 1; i <= 25; ++i) words.insert(words.end(), {"complain", "trouble " + number(i) + "."});
