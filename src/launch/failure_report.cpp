@@ -63,6 +63,9 @@ const RankEnd* first_failure(const Attempt& attempt) {
 
 std::string failure_report(const Attempt& attempt, int number, int of, int node_rank,
                            const std::string& host) {
+  if (!attempt.not_started.empty()) {
+    return fmt::format("lockstep run: attempt {} of {} could not start: {}\n", number, of, attempt.not_started);
+  }
   const RankEnd* cause = first_failure(attempt);
   if (cause == nullptr) return "";
   std::string text =
@@ -97,6 +100,7 @@ std::string failure_report(const Attempt& attempt, int number, int of, int node_
 }
 
 std::string attempt_line(const Attempt& attempt, int number) {
+  if (!attempt.not_started.empty()) return fmt::format("  attempt {}: {}\n", number, attempt.not_started);
   const RankEnd* cause = first_failure(attempt);
   if (cause == nullptr) return fmt::format("  attempt {}: all ranks ended well\n", number);
   return fmt::format("  attempt {}: rank {} (pid {}) {}, {} after the start\n", number, cause->rank,

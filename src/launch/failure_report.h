@@ -25,6 +25,7 @@ struct RankEnd {
 struct Attempt {
   int64_t started_ns = 0;
   std::vector<RankEnd> ends;  ///< First end first.
+  std::string not_started;    ///< Why not all ranks could be started; "" if they were.
 };
 
 /// The exit code a shell would give: the rank's own, or 128 + signal.
@@ -40,7 +41,7 @@ const RankEnd* first_failure(const Attempt& attempt);
 std::string failure_report(const Attempt& attempt, int number, int of, int node_rank,
                            const std::string& host);
 
-/// One line for the attempts before the last: "attempt 1: rank 0 (pid 12) exit code 3 after 1.20 s".
+/// One line for the list of attempts: "attempt 1: rank 0 (pid 12) exit code 3 after 1.20 s".
 std::string attempt_line(const Attempt& attempt, int number);
 
 }  // namespace lockstep::launch

@@ -32,6 +32,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
+constexpr int kExitNotStarted = 127;  // as shells say it
 constexpr auto kKillInterval = std::chrono::milliseconds(5);
 constexpr auto kKillPatience = std::chrono::seconds(10);
 constexpr auto kReaderPatience = std::chrono::nanoseconds(std::chrono::seconds(1));
@@ -92,7 +93,7 @@ class Keeper {
   std::chrono::nanoseconds grace() const {
     return std::chrono::nanoseconds(static_cast<int64_t>(job_.grace_s * 1e9));
   }
-  int report();
+  int report(bool is_last);
 
   const Job& job_;
   const Environment& inherited_;
@@ -210,12 +211,17 @@ void Keeper::run_attempt(int attempt) {
       rank.stderr_log.mark(marker);
     }
   }
-  attempts_.push_back({.started_ns = now_ns(), .ends = {}});
+  attempts_.push_back({.started_ns = now_ns(), .ends = {}, .not_started = {}});
   try {
     start(attempt);
-  } catch (...) {
-    kill_descendants(Clock::now() + kKillPatience);
-    throw;
+  } catch (const std::exception& error) {
+    if (attempt == 0) {
+      kill_descendants(Clock::now() + kKillPatience);
+      throw;
+    }
+    // The program may be gone by now, or a rank more be one too many: a failure like others.
+    attempts_.back().not_started = error.what();
+    kill_everything();
   }
   while (!gave_up_ && !(running_ == 0 && no_children())) step();
   for (auto& rank : ranks_) drain(rank);
@@ -424,8 +430,8 @@ int Keeper::run() {
   for (int attempt = 0;; ++attempt) {
     run_attempt(attempt);
     const RankEnd* const failure = first_failure(attempts_.back());
-    const bool failed = failure != nullptr;
-    if (failed && std::find(job_.stopped_codes.begin(), job_.stopped_codes.end(),
+    const bool failed = failure != nullptr || !attempts_.back().not_started.empty();
+    if (failure != nullptr && std::find(job_.stopped_codes.begin(), job_.stopped_codes.end(),
                             exit_code(failure->wait_status)) != job_.stopped_codes.end()) {
       finish_output();
       return exit_code(failure->wait_status);
@@ -433,7 +439,7 @@ int Keeper::run() {
     take_signals();  // what came since the last look must not be lost to a restart
     const bool again =
         failed && stop_signal_ == 0 && !front_died_ && !gave_up_ && attempt < job_.max_restarts;
-    const int code = report();
+    const int code = report(!again);
     if (!again) {
       finish_output();
       return code;
@@ -444,30 +450,26 @@ int Keeper::run() {
   }
 }
 
-int Keeper::report() {
+int Keeper::report(bool is_last) {
   const Attempt& last = attempts_.back();
   const RankEnd* cause = first_failure(last);
   char host[256] = "unknown host";
   gethostname(host, sizeof host - 1);
   const int number = static_cast<int>(attempts_.size());
-  // A rank that ended at our word is not what failed.
-  const bool fell = cause == nullptr || cause->asked_to;
-  if (front_died_ && fell) {
+  const bool failed = !last.not_started.empty() || (cause != nullptr && !cause->asked_to);
+  const bool all_well = !failed && !front_died_ && stop_signal_ == 0;
+  if (failed) say(failure_report(last, number, job_.max_restarts + 1, job_.node_rank, host));
+  if (front_died_) {
     say(fmt::format("lockstep run: the launcher (pid {}) was killed; all ranks were ended\n", front_pid_));
-  } else if (stop_signal_ != 0 && fell) {
-    const std::string how = cause == nullptr ? "all ranks ended well" : describe_end(cause->wait_status);
+  } else if (stop_signal_ != 0) {
+    const std::string how = failed             ? "after the failure"
+                            : cause == nullptr ? "all ranks ended well"
+                                               : describe_end(cause->wait_status);
     say(fmt::format("lockstep run: stopped by SIG{}: {}\n", sigabbrev_np(stop_signal_), how));
-  } else if (cause != nullptr) {
-    say(failure_report(last, number, job_.max_restarts + 1, job_.node_rank, host));
-    if (number > 1) {
-      say("all attempts:\n");
-      for (int i = 0; i < number; ++i) say(attempt_line(attempts_[static_cast<size_t>(i)], i + 1));
-    }
-    if (stop_signal_ != 0) {
-      say(fmt::format("lockstep run: stopped by SIG{} after the failure\n", sigabbrev_np(stop_signal_)));
-    }
-  } else if (number > 1) {
-    say(fmt::format("lockstep run: all ranks ended well after {} restarts\n", number - 1));
+  }
+  if (is_last && number > 1 && (failed || all_well)) {
+    say(failed ? "all attempts:\n"
+               : fmt::format("lockstep run: all ranks ended well after {} restarts\n", number - 1));
     for (int i = 0; i < number; ++i) say(attempt_line(attempts_[static_cast<size_t>(i)], i + 1));
   }
   if (gave_up_) {
@@ -475,6 +477,7 @@ int Keeper::report() {
     say(fmt::format("lockstep run: these processes do not die of SIGKILL (waiting for a device?): {}\n",
                     fmt::join(left, " ")));
   }
+  if (!last.not_started.empty()) return kExitNotStarted;
   if (cause != nullptr) return exit_code(cause->wait_status);
   return gave_up_ ? 1 : 0;
 }

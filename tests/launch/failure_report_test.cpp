@@ -66,6 +66,14 @@ TEST(FailureReport, CountsAttempts) {
   EXPECT_EQ(attempt_line(attempt, 2), "  attempt 2: rank 0 (pid 100) exit code 9, 1.50 s after the start\n");
 }
 
+TEST(FailureReport, TellsWhyAnAttemptCouldNotStartNotWhomTheLauncherThenEnded) {
+  const Attempt attempt{
+      .started_ns = 0, .ends = {end_of(0, killed(9), 1, true)}, .not_started = "cannot execute ./p"};
+  EXPECT_EQ(failure_report(attempt, 2, 4, 0, "tux"),
+            "lockstep run: attempt 2 of 4 could not start: cannot execute ./p\n");
+  EXPECT_EQ(attempt_line(attempt, 2), "  attempt 2: cannot execute ./p\n");
+}
+
 TEST(FailureReport, ShowsTheErrorFileInBothOfTorchsForms) {
   const test::TemporaryFolder folder;
   Attempt attempt{.started_ns = 0, .ends = {end_of(0, exited(1), 1, false)}};

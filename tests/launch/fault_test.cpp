@@ -235,6 +235,25 @@ TEST(Restarts, TheMarkerHasALineOfItsOwn) {
   EXPECT_THAT(read_file(job.folder() / "logs/rank_0/stderr.log"), testing::StartsWith("--- lockstep"));
 }
 
+TEST(Restarts, AProgramThatIsGoneIsAFailedAttempt) {
+  TemporaryFolder folder;
+  std::ofstream(folder / "program") << "#!/bin/sh\nrm \"$0\"\nexit 3\n";
+  std::filesystem::permissions(folder / "program", std::filesystem::perms::all);
+  Child job({LOCKSTEP_COMMAND, "run", "--max-restarts", "2", "--", (folder / "program").string()});
+  EXPECT_EQ(job.wait(), 127);
+  EXPECT_THAT(job.errors(), HasSubstr("attempt 1: rank 0 (pid "));
+  EXPECT_THAT(job.errors(), HasSubstr("attempt 3: cannot execute"));
+  EXPECT_TRUE(job.leaves_nothing());
+}
+
+TEST(Restarts, TheListOfAttemptsIsPrintedOnce) {
+  Child job(launched({"--max-restarts", "3"}, {"exit", "3"}));
+  EXPECT_EQ(job.wait(), 3);
+  EXPECT_EQ(count_lines_with(job.errors(), "all attempts:"), 1) << job.errors();
+  EXPECT_EQ(count_lines_with(job.errors(), "attempt 1: rank 0"), 1);
+  EXPECT_EQ(count_lines_with(job.errors(), "attempt 4: rank 0"), 1);
+}
+
 class Forwarding : public testing::TestWithParam<int> {};
 
 TEST_P(Forwarding, ASignalReachesEveryRank) {
