@@ -64,7 +64,8 @@ const RankEnd* first_failure(const Attempt& attempt) {
 std::string failure_report(const Attempt& attempt, int number, int of, int node_rank,
                            const std::string& host) {
   if (!attempt.not_started.empty()) {
-    return fmt::format("lockstep run: attempt {} of {} could not start: {}\n", number, of, attempt.not_started);
+    return fmt::format("lockstep run: attempt {} of {} could not start: {}\n", number, of,
+                       attempt.not_started);
   }
   const RankEnd* cause = first_failure(attempt);
   if (cause == nullptr) return "";

@@ -432,7 +432,7 @@ int Keeper::run() {
     const RankEnd* const failure = first_failure(attempts_.back());
     const bool failed = failure != nullptr || !attempts_.back().not_started.empty();
     if (failure != nullptr && std::find(job_.stopped_codes.begin(), job_.stopped_codes.end(),
-                            exit_code(failure->wait_status)) != job_.stopped_codes.end()) {
+                                        exit_code(failure->wait_status)) != job_.stopped_codes.end()) {
       finish_output();
       return exit_code(failure->wait_status);
     }

@@ -23,7 +23,8 @@ size_t room_in(int fd) {
 }
 
 bool same_file(int one, int other) {
-  struct stat first {}, second {};
+  struct stat first {};
+  struct stat second {};
   return fstat(one, &first) == 0 && fstat(other, &second) == 0 && first.st_dev == second.st_dev &&
          first.st_ino == second.st_ino;
 }

@@ -45,8 +45,9 @@ StreamLog::StreamLog(const std::filesystem::path& file, int live_fd, bool live, 
 
 void StreamLog::begin(LiveOutput& output) {
   if (ftruncate(fd_.get(), 0) == 0) return;
-  output.add(STDERR_FILENO, fmt::format("lockstep run: cannot empty {}: {}; this run follows the last in it\n",
-                                        file_.string(), std::strerror(errno)));
+  output.add(STDERR_FILENO,
+             fmt::format("lockstep run: cannot empty {}: {}; this run follows the last in it\n",
+                         file_.string(), std::strerror(errno)));
 }
 
 void StreamLog::feed(std::string_view bytes, LiveOutput& output) {

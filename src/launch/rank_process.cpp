@@ -80,16 +80,17 @@ rlimit reserve_descriptors(size_t ranks) {
   const auto open_now = static_cast<size_t>(std::distance(begin(open_files), end(open_files)));
   const rlim_t needed = open_now + ranks * kPerRank + kPassing;
   rlimit limit{};
-  if (getrlimit(RLIMIT_NOFILE, &limit) != 0) throw std::system_error(errno, std::generic_category(), "getrlimit");
+  getrlimit(RLIMIT_NOFILE, &limit);
   if (limit.rlim_cur >= needed) return limit;
   if (limit.rlim_max < needed) {
     throw UsageError(
-        fmt::format("{0} ranks on this node need {1} open files, the limit is {2}; hint: ulimit -n {1} (as root, "
-                    "for it is the hard limit), or fewer ranks",
+        fmt::format("{0} ranks on this node need {1} open files, the limit is {2}; hint: ulimit -n {1} (as "
+                    "root: it is the "
+                    "hard limit), or fewer ranks",
                     ranks, needed, limit.rlim_max));
   }
   const rlimit raised{.rlim_cur = limit.rlim_max, .rlim_max = limit.rlim_max};
-  if (setrlimit(RLIMIT_NOFILE, &raised) != 0) throw std::system_error(errno, std::generic_category(), "setrlimit");
+  setrlimit(RLIMIT_NOFILE, &raised);  // up to the hard limit it cannot fail
   return limit;
 }
 

@@ -16,8 +16,8 @@ namespace lockstep::launch {
 struct RankCommand {
   std::vector<std::string> words;  ///< words[0] is the path of an executable file.
   Environment environment;
-  std::vector<int> cpus;  ///< CPUs to bind to; empty: do not bind.
-  int stdin_fd = -1;      ///< Becomes standard input.
+  std::vector<int> cpus;              ///< CPUs to bind to; empty: do not bind.
+  int stdin_fd = -1;                  ///< Becomes standard input.
   std::optional<rlimit> descriptors;  ///< RLIMIT_NOFILE of the rank; this process's own if absent.
 };
 
@@ -33,8 +33,8 @@ struct RankProcess {
 /// returns what it was, for the ranks. Throws UsageError where the hard limit is too low.
 rlimit reserve_descriptors(size_t ranks);
 
-/// Starts a rank in a process group of its own, with default signals; it dies with this thread. Returns once
-/// the program is running; throws UsageError if it cannot be executed.
+/// Starts a rank in a process group of its own, with no signal blocked; it dies with this thread. Returns
+/// once the program is running; throws UsageError if it cannot be executed.
 RankProcess start_rank(const RankCommand& command);
 
 }  // namespace lockstep::launch

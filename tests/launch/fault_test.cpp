@@ -4,11 +4,11 @@
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <sys/resource.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include <chrono>
 #include <fstream>
+#include <stdexcept>
 #include <string>
 
 #include "launch/launched.h"
@@ -166,6 +166,24 @@ TEST(Faults, TheReportIsShownThoughNobodyReadsStandardOutput) {
   EXPECT_TRUE(job.leaves_nothing());
 }
 
+TEST(Faults, AReaderThatIsLateGetsAllLines) {
+  int pipe_ends[2];
+  ASSERT_EQ(pipe2(pipe_ends, O_CLOEXEC), 0);
+  Child job(launched({"--grace", "60"}, {"count", "500", "1000"}), {.stdout_fd = pipe_ends[1]});
+  close(pipe_ends[1]);
+  ASSERT_TRUE(eventually([&] {
+    return read_file(job.folder() / "logs/rank_0/stdout.log").size() > 500'000 && job.family().size() == 2;
+  })) << "the rank has ended, and most of its lines are still with the launcher";
+  std::string shown;
+  char bytes[4096];
+  for (ssize_t count = 0; (count = read(pipe_ends[0], bytes, sizeof bytes)) > 0;) {
+    shown.append(bytes, static_cast<size_t>(count));
+  }
+  close(pipe_ends[0]);
+  EXPECT_EQ(job.wait(), 0);
+  EXPECT_EQ(count_lines_with(shown, "[0:0] rank 0 line "), 500);
+}
+
 TEST(Faults, AKilledLauncherIsTheCauseNotTheRanksThatFellWithIt) {
   TemporaryFolder folder;
   Child job(launched({"--nproc-per-node", "2"}, {"touch-mine", folder / "ready", "pause"}));
@@ -219,9 +237,8 @@ TEST(Restarts, EndWithTheLastAttemptsCode) {
 }
 
 TEST(Restarts, AnErrorFileOfAnEarlierAttemptIsNotShown) {
-  Child job(launched({"--max-restarts", "1"},
-                     {"attempt", "0", "write-error-file", "the first trouble", "exit", "3", "all", "attempt",
-                      "1", "die", number(SIGKILL)}));
+  Child job(launched({"--max-restarts", "1"}, {"attempt", "0", "write-error-file", "the first trouble",
+                                               "exit", "3", "all", "attempt", "1", "die", number(SIGKILL)}));
   EXPECT_EQ(job.wait(), 128 + SIGKILL);
   EXPECT_EQ(count_lines_with(job.errors(), "| the first trouble"), 1) << job.errors();
 }
@@ -298,10 +315,11 @@ class StopInTheGracePeriod : public testing::TestWithParam<int> {};
 
 TEST_P(StopInTheGracePeriod, EndsTheJobWithoutARestart) {
   TemporaryFolder folder;
-  Child job(launched({"--nproc-per-node", "2", "--grace", "3600", "--max-restarts", "2"},
-                     {"rank", "0", "catch", number(SIGTERM), "-1", "catch", number(SIGINT), "-1", "touch",
-                      folder / "ready", "await", folder / "go", "exit", "0", "rank", "1", "await",
-                      folder / "ready", "exit", "3"}));
+  Child job(
+      launched({"--nproc-per-node", "2", "--grace", "3600", "--max-restarts", "2"},
+               {"rank", "0",     "catch",          number(SIGTERM),  "-1",          "catch", number(SIGINT),
+                "-1",   "touch", folder / "ready", "await",          folder / "go", "exit",  "0",
+                "rank", "1",     "await",          folder / "ready", "exit",        "3"}));
   ASSERT_TRUE(eventually([&] { return count_lines_with(job.output(), "caught SIGTERM") == 1; }))
       << "rank 1 has failed, and rank 0 is in its grace period";
   job.send(GetParam());
