@@ -200,7 +200,6 @@ std::optional<SavedModel> given_model(const CollectiveBenchOptions& options,
 int bench_collectives(CollectiveBenchOptions& options) {
   if (options.bench.collective == "pingpong" && options.bench.world < 2)
     throw UsageError("--world 1: pingpong takes two; hint: --world 2");
-  options.json.check();
   const auto asked = asked_rows(options);
   const auto given = given_model(options, asked);
   const auto calibration = given ? std::vector<BenchRow>() : calibration_rows(options.bench, asked);

@@ -31,7 +31,6 @@ int bench_ddp(DdpBenchOptions& options) {
   const auto peers = parse_ddp_peers(options.peers);
   transport::require_engine(bench.engine, "--engine");
   require_ddp_memory(bench, peers.size() + 1);
-  options.json.check();
   DdpSystems systems(bench, peers, std::filesystem::read_symlink("/proc/self/exe").parent_path());
   const BenchSettings settings = systems.settings();
   std::vector<DdpModelResult> results;

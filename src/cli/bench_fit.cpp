@@ -241,7 +241,6 @@ void print(const FitOptions& options, const plan::Model& model, const Json& docu
 }
 
 int bench_fit(FitOptions& options) {
-  options.json.check();
   if (!options.save_file.empty()) check_writable("--save", options.save_file);
   options.bench.rows = rows_of(options);
   const auto times = run_bench_ranks(options.bench);

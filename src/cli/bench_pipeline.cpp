@@ -76,7 +76,6 @@ int bench_pipeline(const PipelineBenchOptions& options) {
   transport::require_engine(bench.engine, "--engine");
   const bool with_pytorch = !options.peers.empty();
   require_possible(bench, with_pytorch ? 1 : 0);
-  options.json.check();
   if (!options.trace.empty()) check_writable("--trace", options.trace);
   PipelineSystems systems(bench, with_pytorch, std::filesystem::read_symlink("/proc/self/exe").parent_path());
   const BenchSettings settings = systems.settings();

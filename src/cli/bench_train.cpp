@@ -35,7 +35,6 @@ void check_steps(const TrainBenchOptions& options) {
 int bench_train(TrainBenchOptions& options) {
   options.bench.with_pytorch = options.peers == "pytorch";
   check_steps(options);
-  options.json.check();
   TrainSystems systems(options.bench, std::filesystem::read_symlink("/proc/self/exe").parent_path());
   const BenchSettings settings = systems.settings();
   const auto results = measure_train(systems, options.bench, options.rounds, options.steps);
