@@ -42,7 +42,7 @@ Identity identity_at(const Place& place, Launcher launcher) {
 
 std::string master_addr(const Variables& variables) {
   const std::string& address = variables.text("MASTER_ADDR");
-  if (address.size() > launch::kMaxHostLength || address.find_first_of(" /") != std::string::npos) {
+  if (!launch::may_be_host(address)) {
     variables.refuse(fmt::format("{} is not a host name or address", variables.shown("MASTER_ADDR")));
   }
   return address;

@@ -12,6 +12,7 @@
 #include "launch/number.h"
 #include "launch/outer_launcher.h"
 #include "launch/ports.h"
+#include "launch/printable.h"
 #include "launch/program.h"
 #include "lockstep/error.h"
 
@@ -112,30 +113,38 @@ class Resolver {
     const auto address = given("--master-addr", options_.master_addr, alone ? "" : "MASTER_ADDR");
     const auto port = given("--master-port", options_.master_port, alone ? "" : "MASTER_PORT");
     if (address) {
-      if (address->value.empty()) throw UsageError(fmt::format("{}: the address is empty", address->name));
+      if (!may_be_host(address->value)) {
+        throw UsageError(
+            fmt::format("{}: '{}' is not a host name or address; hint: give the name or address of node 0",
+                        address->name, printable(address->value)));
+      }
       master_addr_ = *address;
     } else if (job_.nodes == 1) {
-      master_addr_ = {"", "127.0.0.1", "one node"};
+      master_addr_ = {"--master-addr", "127.0.0.1", "one node"};
     } else if (!outer_.master_addr.empty()) {
-      master_addr_ = {"", outer_.master_addr, outer_.name};
+      master_addr_ = {"--master-addr", outer_.master_addr, outer_.name};
     } else {
       need_in_real_run("--master-addr", "where is node 0?");
-      master_addr_ = {"", "127.0.0.1", "assumed for the dry run: give --master-addr"};
+      master_addr_ = {"--master-addr", "127.0.0.1", "assumed for the dry run: give --master-addr"};
     }
     if (port) {
-      master_port_ = {"", std::to_string(parse_number(port->name, port->value, 1, 65535)), port->origin};
+      master_port_ = {port->name, std::to_string(parse_number(port->name, port->value, 1, 65535)),
+                      port->origin};
     } else if (job_.nodes == 1) {
-      master_port_ = {"", "", "free now; nothing of Lockstep's opens it"};
+      master_port_ = {"--master-port", "", "free now; nothing of Lockstep's opens it"};
       job_.choose_port = true;
     } else if (outer_.master_port) {
-      master_port_ = {"", std::to_string(*outer_.master_port), outer_.name};
+      master_port_ = {"--master-port", std::to_string(*outer_.master_port), outer_.name};
     } else {
-      master_port_ = {"", std::to_string(kDefaultPort), "default"};
+      master_port_ = {"--master-port", std::to_string(kDefaultPort), "default"};
     }
     fact("master address", master_addr_.value, master_addr_.origin);
     fact("master port", job_.choose_port ? "chosen at start" : master_port_.value, master_port_.origin);
     const bool serves = job_.nodes > 1 && job_.node_rank == 0 && !options_.dry_run;
-    if (serves) require_free_port(master_addr_.value, std::stoi(master_port_.value));
+    if (serves) {
+      require_free_port(master_addr_.value, std::stoi(master_port_.value), master_addr_.name,
+                        master_port_.name);
+    }
   }
 
   void resolve_limits() {

@@ -1,0 +1,122 @@
+// The flags of `lockstep run` as users type them: what each means, what is refused, and what the plan tells.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <linux/capability.h>
+#include <netinet/in.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <fstream>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <regex>
+#include <sstream>
+
+#include "launch/blas.h"
+#include "launch/cpu.h"
+#include "launch/launched.h"
+
+namespace lockstep::test {
+namespace {
+
+using testing::AllOf;
+using testing::HasSubstr;
+using testing::Not;
+
+using Words = std::vector<std::string>;
+
+Words run_words(Words flags, const std::string& program = "true") {
+  flags.insert(flags.begin(), {LOCKSTEP_COMMAND, "run"});
+  flags.insert(flags.end(), {"--", program});
+  return flags;
+}
+
+Finished dry_run(Words flags, const launch::Environment& environment = {}) {
+  flags.emplace_back("--dry-run");
+  return run_to_end(run_words(flags), {.environment = environment});
+}
+
+/// Bad input ends with exit code 2, a text that holds `expected`, and nothing on standard output.
+void expect_refusal(const Words& flags, const std::string& expected,
+                    const launch::Environment& environment = {}) {
+  const Finished ended = dry_run(flags, environment);
+  EXPECT_EQ(ended.exit_code, 2) << expected;
+  EXPECT_THAT(ended.errors, HasSubstr(expected));
+  EXPECT_EQ(ended.output, "");
+}
+
+/// What root may do beyond others is taken from it; others have it not.
+void drop_capabilities() {
+  for (const int capability : {CAP_DAC_OVERRIDE, CAP_DAC_READ_SEARCH, CAP_NET_BIND_SERVICE}) {
+    prctl(PR_CAPBSET_DROP, capability, 0, 0, 0);
+  }
+}
+
+/// A TCP socket on 127.0.0.1 that listens as long as this lives.
+class Server {
+ public:
+  Server() : socket_(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
+    sockaddr_in address{};
+    address.sin_family = AF_INET;
+    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    socklen_t size = sizeof address;
+    EXPECT_EQ(bind(socket_, reinterpret_cast<sockaddr*>(&address), size), 0);
+    EXPECT_EQ(listen(socket_, 1), 0);
+    getsockname(socket_, reinterpret_cast<sockaddr*>(&address), &size);
+    port_ = std::to_string(ntohs(address.sin_port));
+  }
+  Server(const Server&) = delete;
+  Server& operator=(const Server&) = delete;
+  ~Server() { close(socket_); }
+
+  const std::string& port() const { return port_; }
+
+ private:
+  int socket_;
+  std::string port_;
+};
+
+TEST(RunFlags, APortInUseIsRefusedByWhatNamedIt) {
+  const Server server;
+  // "localhost" may be ::1 first: every address of the name counts.
+  for (const char* address : {"127.0.0.1", "localhost"}) {
+    const Finished ended =
+        run_to_end(run_words({"--nnodes", "2", "--node-rank", "0", "--master-addr", address}),
+                   {.environment = {{"MASTER_PORT", server.port()}}});
+    EXPECT_EQ(ended.exit_code, 2);
+    EXPECT_THAT(ended.errors, HasSubstr("MASTER_PORT " + server.port() + ": in use on " + address));
+    EXPECT_THAT(ended.errors, Not(HasSubstr("--master-port " + server.port())));
+  }
+}
+
+TEST(RunFlags, APortThatOnlyRootMayHaveIsRefused) {
+  int first_free_for_all = 0;
+  std::ifstream("/proc/sys/net/ipv4/ip_unprivileged_port_start") >> first_free_for_all;
+  if (first_free_for_all < 2) GTEST_SKIP() << "every port is free for all here";
+  const std::string port = std::to_string(first_free_for_all - 1);
+  const Finished ended = run_to_end(
+      run_words({"--nnodes", "2", "--node-rank", "0", "--master-addr", "127.0.0.1", "--master-port", port}),
+      {.before = drop_capabilities});
+  EXPECT_EQ(ended.exit_code, 2);
+  EXPECT_THAT(ended.errors, HasSubstr("--master-port " + port + ": Permission denied on 127.0.0.1"));
+}
+
+TEST(RunFlags, NodeZeroMustHaveTheMastersAddress) {
+  const Finished ended = run_to_end(
+      run_words({"--nnodes", "2", "--node-rank", "0", "--master-addr", "192.0.2.1"}));  // RFC 5737: nobody's
+  EXPECT_EQ(ended.exit_code, 2);
+  EXPECT_THAT(ended.errors, HasSubstr("--master-addr 192.0.2.1: not an address of this host"));
+}
+
+TEST(RunFlags, WhatIsNoHostNameIsRefusedOnEveryNode) {
+  for (const char* node : {"0", "1"}) {
+    expect_refusal({"--nnodes", "2", "--node-rank", node, "--master-addr", "a b"},
+                   "--master-addr: 'a b' is not a host name or address; hint: ");
+  }
+  expect_refusal({}, "MASTER_ADDR: 'tcp://a' is not a host name", {{"MASTER_ADDR", "tcp://a"}});
+}
+
+}  // namespace
+}  // namespace lockstep::test
