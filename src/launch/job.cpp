@@ -163,8 +163,7 @@ class Resolver {
       throw UsageError(fmt::format("--grace: '{}' is not a number of seconds between 0 and 86400", text));
     }
     job_.grace_s = grace;
-    job_.log_dir = options_.log_dir;
-    if (options_.log_dir.empty()) throw UsageError("--log-dir: the name is empty");
+    resolve_log_dir();
     job_id_ = make_job_id();
     if (options_.bind == "core") shares_ = share_cores(machine_.cores, nproc_);
     fact("cores", std::to_string(machine_.usable_cores), "affinity and CPU quota of this process");
@@ -174,6 +173,18 @@ class Resolver {
     fact("binding", shares_.empty() ? "none" : "core", binding);
     fact("OpenBLAS kernels", machine_.blas.coretype.empty() ? "left alone" : machine_.blas.coretype,
          machine_.blas.reason);
+  }
+
+  void resolve_log_dir() {
+    if (options_.log_dir.empty()) throw UsageError("--log-dir: the name is empty");
+    job_.log_dir = options_.log_dir;
+    std::error_code error;
+    full_log_dir_ = std::filesystem::absolute(job_.log_dir, error);
+    if (error) {
+      throw UsageError(fmt::format(
+          "--log-dir {}: {}; hint: the current folder is gone; go to another, or give a full path",
+          options_.log_dir, error.message()));
+    }
   }
 
   Setting make_job_id() const {
@@ -215,7 +226,7 @@ class Resolver {
     set("TORCHELASTIC_RESTART_COUNT", "0", "attempt");
     set("TORCHELASTIC_MAX_RESTARTS", std::to_string(job_.max_restarts), "flag --max-restarts or default");
     set("TORCHELASTIC_RUN_ID", job_id_.value, job_id_.origin);
-    set("TORCHELASTIC_ERROR_FILE", (std::filesystem::absolute(spec.log_dir) / "error.json").string(),
+    set("TORCHELASTIC_ERROR_FILE", (full_log_dir_ / spec.log_dir.filename() / "error.json").string(),
         "log folder");
     set("LOCKSTEP_JOB_ID", job_id_.value, job_id_.origin);
     if (const auto engine = given("--engine", options_.engine, "LOCKSTEP_ENGINE")) {
@@ -312,6 +323,7 @@ class Resolver {
   int nproc_ = 1;
   int world_ = 1;
   Setting master_addr_, master_port_, job_id_;
+  std::filesystem::path full_log_dir_;
   std::vector<std::vector<int>> shares_;
 };
 

@@ -47,11 +47,53 @@ void expect_refusal(const Words& flags, const std::string& expected,
   EXPECT_EQ(ended.output, "");
 }
 
+TEST(RunFlags, AProgramThatCannotBeLookedAtIsRefusedByNameAndReason) {
+  TemporaryFolder folder;
+  std::filesystem::create_symlink("loop.py", folder / "loop.py");
+  std::filesystem::create_directory(folder / "d.py");
+  const auto expect = [&](const std::string& program, const std::string& reason) {
+    Child job(run_words({}, program), {.folder = folder.path()});
+    EXPECT_EQ(job.wait(), 2) << reason;
+    EXPECT_THAT(job.errors(), AllOf(HasSubstr("lockstep run: program " + program + ": " + reason),
+                                    Not(HasSubstr("filesystem error"))));
+  };
+  expect(std::string(300, 'x'), "not found on PATH");
+  expect("./" + std::string(300, 'x'), "File name too long");
+  expect(std::string(300, 'x') + ".py", "File name too long");
+  expect("loop.py", "Too many levels of symbolic links");
+  expect("d.py", "this is a folder");
+  expect("none.py", "no such file");
+}
+
 /// What root may do beyond others is taken from it; others have it not.
 void drop_capabilities() {
   for (const int capability : {CAP_DAC_OVERRIDE, CAP_DAC_READ_SEARCH, CAP_NET_BIND_SERVICE}) {
     prctl(PR_CAPBSET_DROP, capability, 0, 0, 0);
   }
+}
+
+TEST(RunFlags, AScriptInAFolderThatMayNotBeReadIsRefusedWithTheReason) {
+  TemporaryFolder folder;
+  write_file(folder / "closed/a.py", "");
+  std::filesystem::permissions(folder / "closed", std::filesystem::perms::none);
+  const Finished ended = run_to_end(run_words({}, folder / "closed/a.py"), {.before = drop_capabilities});
+  std::filesystem::permissions(folder / "closed", std::filesystem::perms::owner_all);
+  EXPECT_EQ(ended.exit_code, 2);
+  EXPECT_THAT(ended.errors, HasSubstr("closed/a.py: Permission denied"));
+}
+
+TEST(RunFlags, ADeletedCurrentFolderIsRefusedWithTheReason) {
+  TemporaryFolder folder;
+  const auto gone = folder / "gone";
+  const Child::Options options = {.before = [&] {
+    std::filesystem::create_directory(gone);
+    std::filesystem::current_path(gone);
+    std::filesystem::remove(gone);
+  }};
+  const Finished relative = run_to_end(run_words({}), options);
+  EXPECT_EQ(relative.exit_code, 2);
+  EXPECT_THAT(relative.errors, HasSubstr("lockstep run: --log-dir logs: No such file or directory; hint: "));
+  EXPECT_EQ(run_to_end(run_words({"--log-dir", folder / "l", "--dry-run"}), options).exit_code, 0);
 }
 
 /// A TCP socket on 127.0.0.1 that listens as long as this lives.
