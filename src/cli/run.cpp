@@ -81,6 +81,27 @@ nlohmann::json to_json(const Job& job) {
           {"ranks", std::move(ranks)}};
 }
 
+void check_engine(const std::string& name, const std::string& origin) {
+  if (name.empty()) {
+    throw UsageError(
+        fmt::format("{}: '' is no engine; hint: choose threads, shm, gloo or mpi, or leave it out", origin));
+  }
+  transport::require_engine(name, origin);
+}
+
+void check_engines(const launch::JobOptions& job, const launch::Environment& environment) {
+  constexpr std::string_view kSetting = "LOCKSTEP_ENGINE=";
+  for (const auto& setting : job.settings) {
+    if (setting.starts_with(kSetting)) check_engine(setting.substr(kSetting.size()), "--env LOCKSTEP_ENGINE");
+  }
+  const auto found = environment.find("LOCKSTEP_ENGINE");
+  if (!job.engine.empty()) {
+    check_engine(job.engine, "--engine");
+  } else if (found != environment.end()) {
+    check_engine(found->second, "LOCKSTEP_ENGINE");
+  }
+}
+
 int run(RunOptions& options, const Invocation& invocation) {
   if (options.json.asked() && !options.job.dry_run) {
     throw UsageError("lockstep run: --json tells of a plan; hint: add --dry-run");
@@ -90,12 +111,7 @@ int run(RunOptions& options, const Invocation& invocation) {
   }
   options.job.program = invocation.program;
   const auto environment = launch::current_environment();
-  const auto engine = environment.find("LOCKSTEP_ENGINE");
-  if (!options.job.engine.empty()) {
-    transport::require_engine(options.job.engine, "--engine");
-  } else if (engine != environment.end()) {
-    transport::require_engine(engine->second, "LOCKSTEP_ENGINE");
-  }
+  check_engines(options.job, environment);
   const Job job = launch::resolve_job(options.job, environment, look_at_machine(environment));
   if (options.job.dry_run) {
     if (options.json.prints_text()) print_plan(job, options.explain);

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <charconv>
 #include <cmath>
 #include <optional>
@@ -23,6 +24,7 @@ namespace {
 constexpr int kMostRanksPerNode = 1024;
 constexpr int kMostNodes = 65536;
 constexpr int kDefaultPort = 29500;  // torchrun's
+constexpr std::array kThreads = {"OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"};
 
 /// Gathers the job's facts; each is looked for in the flag, the environment, the outer launcher, then a
 /// default.
@@ -36,6 +38,7 @@ class Resolver {
 
   Job resolve() {
     job_.command = find_program(options_.program, environment_);
+    resolve_settings();
     resolve_nodes();
     resolve_nproc();
     resolve_master();
@@ -59,6 +62,24 @@ class Resolver {
     const auto found = environment_.find(variable);
     if (variable.empty() || found == environment_.end()) return std::nullopt;
     return Setting{variable, found->second, fmt::format("environment {}", variable)};
+  }
+
+  void resolve_settings() {
+    for (const auto& setting : options_.settings) {
+      const auto equals = setting.find('=');
+      if (equals == 0 || equals == std::string::npos) {
+        throw UsageError(fmt::format("--env '{}': not of the form NAME=VALUE", setting));
+      }
+      own_.push_back({setting.substr(0, equals), setting.substr(equals + 1), "flag --env"});
+      refuse_identity(own_.back().name, own_.back().value);
+    }
+    for (const char* name : kThreads) {
+      if (const auto found = environment_.find(name); found != environment_.end())
+        require_threads(name, found->second);
+      for (const auto& setting : own_) {
+        if (setting.name == name) require_threads(name, setting.value);
+      }
+    }
   }
 
   void resolve_nodes() {
@@ -233,7 +254,10 @@ class Resolver {
       set("LOCKSTEP_ENGINE", engine->value, engine->origin);
     }
     add_threads(spec);
-    for (const auto& setting : options_.settings) add_own(spec, setting);
+    for (const auto& own : own_) {
+      std::erase_if(spec.settings, [&](const Setting& other) { return other.name == own.name; });
+      spec.settings.push_back(own);
+    }
     return spec;
   }
 
@@ -241,7 +265,7 @@ class Resolver {
     const std::string threads = std::to_string(threads_per_rank(machine_.usable_cores, nproc_));
     const std::string rule =
         fmt::format("usable cores / ranks = {} / {}, at least 1", machine_.usable_cores, nproc_);
-    for (const char* name : {"OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"}) {
+    for (const char* name : kThreads) {
       if (!keep_own(spec, name)) spec.settings.push_back({name, threads, rule});
     }
     if (keep_own(spec, "OPENBLAS_CORETYPE")) return;
@@ -250,25 +274,14 @@ class Resolver {
     }
   }
 
-  /// Notes a variable that the user has set, and that therefore stands.
+  /// Notes a variable that the user has set, and that therefore stands; one that is empty says nothing.
   bool keep_own(RankSpec& spec, const std::string& name) const {
     const auto found = environment_.find(name);
-    if (found == environment_.end()) return false;
+    if (found == environment_.end() || found->second.empty()) return false;
     spec.settings.push_back({name, found->second, "environment"});
     return true;
   }
 
-  static void add_own(RankSpec& spec, const std::string& setting) {
-    const auto equals = setting.find('=');
-    if (equals == 0 || equals == std::string::npos) {
-      throw UsageError(fmt::format("--env '{}': not of the form NAME=VALUE", setting));
-    }
-    const std::string name = setting.substr(0, equals);
-    std::erase_if(spec.settings, [&](const Setting& other) { return other.name == name; });
-    spec.settings.push_back({name, setting.substr(equals + 1), "flag --env"});
-  }
-
-  /// --tee is torchrun's: 0 none, 1 stdout, 2 stderr, 3 both, for all or by local rank (`0:3,1:0`).
   void resolve_tee() {
     const auto tee_all = [&](int streams, int local_rank) {
       for (auto& rank : job_.ranks) {
@@ -323,6 +336,7 @@ class Resolver {
   int nproc_ = 1;
   int world_ = 1;
   Setting master_addr_, master_port_, job_id_;
+  std::vector<Setting> own_;  // by --env
   std::filesystem::path full_log_dir_;
   std::vector<std::vector<int>> shares_;
 };

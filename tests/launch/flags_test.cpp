@@ -47,6 +47,22 @@ void expect_refusal(const Words& flags, const std::string& expected,
   EXPECT_EQ(ended.output, "");
 }
 
+TEST(RunFlags, EnvMayNotSayWhoARankIs) {
+  for (const char* setting : {"RANK=0", "MASTER_PORT=5", "TORCHELASTIC_RESTART_COUNT=7", "LOCKSTEP_JOB_ID=x",
+                              "GROUP_RANK=1", "SLURM_PROCID=1", "OMPI_COMM_WORLD_RANK=1"}) {
+    expect_refusal({"--env", setting}, std::string("--env ") + setting);
+  }
+  expect_refusal({"--env", "MASTER_PORT=5"}, "hint: give --master-port");
+  EXPECT_EQ(dry_run({"--env", "ROLE_NAME=trainer", "--env", "SLURM_CPUS_PER_TASK=2"}).exit_code, 0);
+}
+
+TEST(RunFlags, AnEngineIsCheckedWhereverItComesFrom) {
+  expect_refusal({"--env", "LOCKSTEP_ENGINE=nccl"}, "--env LOCKSTEP_ENGINE nccl: there is no such engine");
+  expect_refusal({"--env", "LOCKSTEP_ENGINE="}, "--env LOCKSTEP_ENGINE: '' is no engine; hint: ");
+  expect_refusal({}, "LOCKSTEP_ENGINE: '' is no engine; hint: ", {{"LOCKSTEP_ENGINE", ""}});
+  EXPECT_EQ(dry_run({"--env", "LOCKSTEP_ENGINE=shm"}).exit_code, 0);
+}
+
 TEST(RunFlags, AProgramThatCannotBeLookedAtIsRefusedByNameAndReason) {
   TemporaryFolder folder;
   std::filesystem::create_symlink("loop.py", folder / "loop.py");
@@ -158,6 +174,22 @@ TEST(RunFlags, WhatIsNoHostNameIsRefusedOnEveryNode) {
                    "--master-addr: 'a b' is not a host name or address; hint: ");
   }
   expect_refusal({}, "MASTER_ADDR: 'tcp://a' is not a host name", {{"MASTER_ADDR", "tcp://a"}});
+}
+
+TEST(RunFlags, AnEmptyCoretypeDoesNotKeepSlowKernels) {
+  // The command beside a LibTorch part that tells what it was started with.
+  TemporaryFolder folder;
+  const std::filesystem::path command = LOCKSTEP_COMMAND;
+  for (const char* name : {"lockstep", "lockstep-blas-probe"}) {
+    std::filesystem::copy_file(command.parent_path() / name, folder / name);
+  }
+  write_file(folder / "lockstep-torch", "#!/bin/sh\necho \"coretype $OPENBLAS_CORETYPE\"\n");
+  std::filesystem::permissions(folder / "lockstep-torch", std::filesystem::perms::owner_all);
+  const Finished ended =
+      run_to_end({(folder / "lockstep").string(), "eval", "run"},
+                 {.environment = {{"OPENBLAS_CORETYPE", ""}, {"LD_LIBRARY_PATH", LOCKSTEP_FAKE_OPENBLAS}}});
+  EXPECT_EQ(ended.exit_code, 0) << ended.errors;
+  EXPECT_EQ(ended.output, "coretype " + launch::best_coretype(launch::detect_cpu()) + "\n");
 }
 
 }  // namespace

@@ -62,6 +62,26 @@ TEST(ResolveJob, EmptyVariablesAreRefusedByName) {
       testing::ThrowsMessage<UsageError>(HasSubstr("NPROC_PER_NODE: '' is not a whole number")));
 }
 
+TEST(ResolveJob, AnEmptyCoretypeCountsAsUnset) {
+  EXPECT_EQ(value_of(resolve({}, {{"OPENBLAS_CORETYPE", ""}}).ranks[0], "OPENBLAS_CORETYPE"), "SKYLAKEX");
+  EXPECT_EQ(value_of(resolve({}, {{"OPENBLAS_CORETYPE", "ZEN"}}).ranks[0], "OPENBLAS_CORETYPE"), "ZEN");
+}
+
+TEST(ResolveJob, ThreadsThatAreNoPositiveNumberAreRefused) {
+  const auto expect_refusal = [](const std::string& name, const std::string& value) {
+    const auto text = testing::AllOf(HasSubstr(name), HasSubstr(value), HasSubstr("; hint: "));
+    EXPECT_THAT([&] { resolve({}, {{name, value}}); }, testing::ThrowsMessage<UsageError>(text));
+    EXPECT_THAT([&] { resolve({.settings = {name + "=" + value}}); },
+                testing::ThrowsMessage<UsageError>(text));
+  };
+  for (const char* value : {"abc", "0", "-1", "", "2.5", "4,", "4,x"}) {
+    expect_refusal("OMP_NUM_THREADS", value);
+    expect_refusal("OPENBLAS_NUM_THREADS", value);
+  }
+  expect_refusal("OPENBLAS_NUM_THREADS", "4,2");
+  EXPECT_EQ(value_of(resolve({}, {{"OMP_NUM_THREADS", "4,2"}}).ranks[0], "OMP_NUM_THREADS"), "4,2");
+}
+
 TEST(RankEnvironment, CountsAttemptsAndDropsTheOuterLaunchersTasks) {
   const Environment srun = {{"SLURM_JOB_ID", "7"},           {"SLURM_STEP_ID", "0"},
                             {"SLURM_PROCID", "0"},           {"SLURM_LOCALID", "0"},
