@@ -81,6 +81,18 @@ nlohmann::json to_json(const Job& job) {
           {"ranks", std::move(ranks)}};
 }
 
+/// A variable that the shell does not know (`--nnodes "$N"`) must not count as no flag at all.
+void refuse_empty_values(const Invocation& invocation) {
+  const auto& words = invocation.words;
+  for (size_t i = 1; i < words.size() - invocation.program.size(); ++i) {
+    // An empty word that follows no flag would be the program.
+    const bool after_equals = words[i].starts_with("--") && words[i].find('=') == words[i].size() - 1;
+    if (!words[i].empty() && !after_equals) continue;
+    throw UsageError(fmt::format("{}: the value is empty; hint: give one, or leave the flag out",
+                                 after_equals ? words[i].substr(0, words[i].size() - 1) : words[i - 1]));
+  }
+}
+
 void check_engine(const std::string& name, const std::string& origin) {
   if (name.empty()) {
     throw UsageError(
@@ -109,6 +121,7 @@ int run(RunOptions& options, const Invocation& invocation) {
   if (options.explain && !options.job.dry_run) {
     throw UsageError("lockstep run: --explain tells of a plan; hint: add --dry-run");
   }
+  refuse_empty_values(invocation);
   options.job.program = invocation.program;
   const auto environment = launch::current_environment();
   check_engines(options.job, environment);
@@ -140,8 +153,8 @@ Action define_run(Flags flags) {
   flags.text("--log-dir", job.log_dir, "Logs go to FOLDER/rank_<k>/stdout.log and stderr.log", "FOLDER");
   flags.text("--tee", job.tee, "Shown live: 0 nothing, 1 stdout, 2 stderr, 3 both; by local rank: 0:3,1:0",
              "WHAT");
-  flags.text("--ranks-filter,--local-ranks-filter", job.ranks_filter,
-             "Show only these ranks live, such as 0,3", "RANKS");
+  flags.text("--ranks-filter", job.ranks_filter, "Show only these ranks live, such as 0,3", "RANKS");
+  flags.text("--local-ranks-filter", job.local_ranks_filter, "The same by numbers on this node", "RANKS");
   flags.text("--engine", job.engine, "threads, shm, gloo or mpi (default: from the topology)", "NAME");
   flags.choice("--bind", job.bind, {"core", "none"}, "Bind each rank to its share of the cores");
   flags.texts("--env", job.settings, "Set a variable for the ranks; may be repeated", "K=V");

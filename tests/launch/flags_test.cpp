@@ -47,6 +47,33 @@ void expect_refusal(const Words& flags, const std::string& expected,
   EXPECT_EQ(ended.output, "");
 }
 
+TEST(RunFlags, AnEmptyValueIsRefusedByName) {
+  for (const char* flag :
+       {"--nproc-per-node", "--nnodes", "--node-rank", "--master-addr", "--master-port", "--engine",
+        "--ranks-filter", "--local-ranks-filter", "--rdzv-id", "--role", "--log-dir", "--env"}) {
+    expect_refusal({flag, ""}, std::string(flag) + ": the value is empty; hint: ");
+    expect_refusal({std::string(flag) + "="}, flag);
+  }
+  EXPECT_EQ(dry_run({"--env", "MINE="}).exit_code, 0);
+  EXPECT_EQ(run_to_end({LOCKSTEP_COMMAND, "run", "--dry-run", "true", ""}).exit_code, 0);
+}
+
+TEST(RunFlags, FiltersCountLocalOrGlobalRanks) {
+  const Words second_node = {"--nnodes",         "2", "--node-rank",   "1",
+                             "--nproc-per-node", "2", "--master-addr", "127.0.0.1"};
+  const auto shown = [&](const std::string& filter, const std::string& rank) {
+    Words flags = second_node;
+    flags.insert(flags.end(), {filter, rank});
+    Child job(launched(flags, {"print", "result"}));
+    EXPECT_EQ(job.wait(), 0) << job.errors();
+    return job.output();
+  };
+  EXPECT_EQ(shown("--local-ranks-filter", "0"), "[1:2] result\n");
+  EXPECT_EQ(shown("--local_ranks_filter", "1"), "[1:3] result\n");
+  EXPECT_EQ(shown("--ranks-filter", "3"), "[1:3] result\n");
+  EXPECT_EQ(shown("--ranks-filter", "0"), "");
+}
+
 TEST(RunFlags, EnvMayNotSayWhoARankIs) {
   for (const char* setting : {"RANK=0", "MASTER_PORT=5", "TORCHELASTIC_RESTART_COUNT=7", "LOCKSTEP_JOB_ID=x",
                               "GROUP_RANK=1", "SLURM_PROCID=1", "OMPI_COMM_WORLD_RANK=1"}) {

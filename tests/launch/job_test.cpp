@@ -62,6 +62,20 @@ TEST(ResolveJob, EmptyVariablesAreRefusedByName) {
       testing::ThrowsMessage<UsageError>(HasSubstr("NPROC_PER_NODE: '' is not a whole number")));
 }
 
+TEST(ResolveJob, FiltersCountLocalOrGlobalRanks) {
+  JobOptions second_node = {
+      .nproc_per_node = "2", .nnodes = "2", .node_rank = "1", .master_addr = "127.0.0.1"};
+  second_node.local_ranks_filter = "0";
+  const Job local = resolve(second_node);
+  EXPECT_TRUE(local.ranks[0].tee_stdout);
+  EXPECT_FALSE(local.ranks[1].tee_stdout);
+  second_node.local_ranks_filter = "";
+  second_node.ranks_filter = "3";
+  const Job global = resolve(second_node);
+  EXPECT_FALSE(global.ranks[0].tee_stderr);
+  EXPECT_TRUE(global.ranks[1].tee_stderr);
+}
+
 TEST(ResolveJob, AnEmptyCoretypeCountsAsUnset) {
   EXPECT_EQ(value_of(resolve({}, {{"OPENBLAS_CORETYPE", ""}}).ranks[0], "OPENBLAS_CORETYPE"), "SKYLAKEX");
   EXPECT_EQ(value_of(resolve({}, {{"OPENBLAS_CORETYPE", "ZEN"}}).ranks[0], "OPENBLAS_CORETYPE"), "ZEN");
