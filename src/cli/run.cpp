@@ -22,7 +22,6 @@ using launch::Job;
 struct RunOptions {
   launch::JobOptions job;
   bool explain = false;
-  std::string monitor_interval;
   JsonOutput json;
 };
 
@@ -34,6 +33,22 @@ void print_settings(const std::vector<launch::Setting>& settings) {
   for (const auto& setting : settings) {
     fmt::print("  {:<27} {:<24} {}\n", setting.name, setting.value, setting.origin);
   }
+}
+
+/// As a shell would have to read it.
+std::string shell_word(const std::string& word) {
+  constexpr std::string_view kPlain =
+      "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-+./:,=@%";
+  if (!word.empty() && word.find_first_not_of(kPlain) == std::string::npos) return word;
+  std::string quoted = "'";
+  for (const char c : word) quoted += c == '\'' ? "'\\''" : std::string(1, c);
+  return quoted + "'";
+}
+
+std::string shell_line(const std::vector<std::string>& words) {
+  std::string line;
+  for (const auto& word : words) line += (line.empty() ? "" : " ") + shell_word(word);
+  return line;
 }
 
 void print_plan(const Job& job, bool explain) {
@@ -48,7 +63,7 @@ void print_plan(const Job& job, bool explain) {
   for (const auto& rank : job.ranks) {
     fmt::print("{}Rank {} (node {}, local rank {}), CPUs {}, logs in {}\n", explain ? "\n" : "", rank.rank,
                job.node_rank, rank.local_rank, cpus_text(rank.cpus), rank.log_dir.string());
-    fmt::print("  runs {}\n", fmt::join(job.command, " "));
+    fmt::print("  runs {}\n", shell_line(job.command));
     if (explain) {
       print_settings(rank.settings);
     } else {
@@ -153,6 +168,7 @@ Action define_run(Flags flags) {
   flags.text("--log-dir", job.log_dir, "Logs go to FOLDER/rank_<k>/stdout.log and stderr.log", "FOLDER");
   flags.text("--tee", job.tee, "Shown live: 0 nothing, 1 stdout, 2 stderr, 3 both; by local rank: 0:3,1:0",
              "WHAT");
+  flags.text("--redirects", job.redirects, "Taken for torchrun's sake: logs are always kept", "WHAT");
   flags.text("--ranks-filter", job.ranks_filter, "Show only these ranks live, such as 0,3", "RANKS");
   flags.text("--local-ranks-filter", job.local_ranks_filter, "The same by numbers on this node", "RANKS");
   flags.text("--engine", job.engine, "threads, shm, gloo or mpi (default: from the topology)", "NAME");
@@ -160,8 +176,9 @@ Action define_run(Flags flags) {
   flags.texts("--env", job.settings, "Set a variable for the ranks; may be repeated", "K=V");
   flags.text("--rdzv-id", job.job_id, "Name of the job (default: random)", "TEXT");
   flags.text("--role", job.role, "ROLE_NAME of the ranks", "TEXT");
-  flags.text("--monitor-interval", options->monitor_interval,
-             "Taken for torchrun's sake: deaths are noticed at once", "SECONDS");
+  flags.given_number(
+      "--monitor-interval", [](const double&) {}, 0.0, 86400.0, -1.0,
+      "Seconds, taken for torchrun's sake: deaths are noticed at once");
   flags.toggle("--dry-run", job.dry_run, "Print what each rank would run, and start nothing");
   flags.toggle("--explain", options->explain, "With --dry-run: where every value came from");
   options->json.add_to(flags);

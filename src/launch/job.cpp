@@ -8,6 +8,7 @@
 #include <cmath>
 #include <optional>
 #include <random>
+#include <utility>
 
 #include "launch/hostlist.h"
 #include "launch/number.h"
@@ -64,6 +65,11 @@ class Resolver {
     return Setting{variable, found->second, fmt::format("environment {}", variable)};
   }
 
+  /// The origin of a value that has a default.
+  std::string chosen(const char* flag, std::string JobOptions::*value) const {
+    return options_.*value == JobOptions{}.*value ? "default" : fmt::format("flag {}", flag);
+  }
+
   void resolve_settings() {
     for (const auto& setting : options_.settings) {
       const auto equals = setting.find('=');
@@ -96,7 +102,8 @@ class Resolver {
       fact("nodes", std::to_string(job_.nodes), outer_.nodes ? outer_.name : "default");
     }
     if (options_.standalone && job_.nodes > 1) {
-      throw UsageError(fmt::format("--standalone with {} nodes; hint: leave one of them out", job_.nodes));
+      throw UsageError(fmt::format("--standalone with {} nodes ({}); hint: leave one of them out", job_.nodes,
+                                   job_.facts.back().origin));
     }
     if (const auto node_rank = given("--node-rank", options_.node_rank, "NODE_RANK")) {
       job_.node_rank = parse_number(node_rank->name, node_rank->value, 0, job_.nodes - 1);
@@ -184,6 +191,8 @@ class Resolver {
       throw UsageError(fmt::format("--grace: '{}' is not a number of seconds between 0 and 86400", text));
     }
     job_.grace_s = grace;
+    fact("restarts", options_.max_restarts, chosen("--max-restarts", &JobOptions::max_restarts));
+    fact("grace seconds", text, chosen("--grace", &JobOptions::grace));
     resolve_log_dir();
     job_id_ = make_job_id();
     if (options_.bind == "core") shares_ = share_cores(machine_.cores, nproc_);
@@ -239,13 +248,14 @@ class Resolver {
     set("NODE_RANK", std::to_string(job_.node_rank), "node rank");
     set("GROUP_RANK", std::to_string(job_.node_rank), "node rank, by torchrun's name");
     set("GROUP_WORLD_SIZE", std::to_string(job_.nodes), "nodes, by torchrun's name");
-    set("ROLE_NAME", options_.role, options_.role == "default" ? "default" : "flag --role");
+    set("ROLE_NAME", options_.role, chosen("--role", &JobOptions::role));
     set("ROLE_RANK", rank_text, "rank");
     set("ROLE_WORLD_SIZE", world_text, "world size");
     set("MASTER_ADDR", master_addr_.value, master_addr_.origin);
     set("MASTER_PORT", job_.choose_port ? "chosen at start" : master_port_.value, master_port_.origin);
     set("TORCHELASTIC_RESTART_COUNT", "0", "attempt");
-    set("TORCHELASTIC_MAX_RESTARTS", std::to_string(job_.max_restarts), "flag --max-restarts or default");
+    set("TORCHELASTIC_MAX_RESTARTS", std::to_string(job_.max_restarts),
+        chosen("--max-restarts", &JobOptions::max_restarts));
     set("TORCHELASTIC_RUN_ID", job_id_.value, job_id_.origin);
     set("TORCHELASTIC_ERROR_FILE", (full_log_dir_ / spec.log_dir.filename() / "error.json").string(),
         "log folder");
@@ -290,17 +300,22 @@ class Resolver {
         rank.tee_stderr = (streams & 2) != 0;
       }
     };
-    for (const auto& part : split(options_.tee)) {
-      const auto colon = part.find(':');
-      if (colon == std::string::npos) {
-        tee_all(parse_number("--tee", part, 0, 3), -1);
-      } else {
-        tee_all(parse_number("--tee", part.substr(colon + 1), 0, 3),
-                parse_number("--tee", part.substr(0, colon), 0, nproc_ - 1));
-      }
-    }
+    for (const auto& [streams, local_rank] : streams_of("--tee", options_.tee)) tee_all(streams, local_rank);
+    if (!options_.redirects.empty()) streams_of("--redirects", options_.redirects);
     show_only("--ranks-filter", options_.ranks_filter, &RankSpec::rank, world_);
     show_only("--local-ranks-filter", options_.local_ranks_filter, &RankSpec::local_rank, nproc_);
+  }
+
+  /// As torchrun has it: 0 none, 1 stdout, 2 stderr, 3 both, for all (-1) or by local rank (`0:3,1:0`).
+  std::vector<std::pair<int, int>> streams_of(const char* flag, const std::string& text) const {
+    std::vector<std::pair<int, int>> found;
+    for (const auto& part : split(text)) {
+      const auto colon = part.find(':');
+      const bool for_all = colon == std::string::npos;
+      const int local_rank = for_all ? -1 : parse_number(flag, part.substr(0, colon), 0, nproc_ - 1);
+      found.emplace_back(parse_number(flag, for_all ? part : part.substr(colon + 1), 0, 3), local_rank);
+    }
+    return found;
   }
 
   void show_only(const char* flag, const std::string& list, int RankSpec::*number, int limit) {

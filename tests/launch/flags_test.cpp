@@ -219,5 +219,145 @@ TEST(RunFlags, AnEmptyCoretypeDoesNotKeepSlowKernels) {
   EXPECT_EQ(ended.output, "coretype " + launch::best_coretype(launch::detect_cpu()) + "\n");
 }
 
+TEST(RunFlags, StandaloneTellsWhoAskedForMoreNodes) {
+  expect_refusal({"--standalone", "--nnodes", "2"}, "--standalone with 2 nodes (flag --nnodes)");
+  expect_refusal({"--standalone"}, "--standalone with 2 nodes (environment NNODES)", {{"NNODES", "2"}});
+}
+
+TEST(RunFlags, TorchrunsOwnFlagsAreCheckedThoughUnused) {
+  expect_refusal({"--monitor-interval", "abc"}, "--monitor-interval: 'abc' is not a number");
+  expect_refusal({"--redirects", "4"}, "--redirects: 4 is not between 0 and 3");
+  expect_refusal({"--redirects", "1:3"}, "--redirects: 1 is not between 0 and 0");
+  EXPECT_EQ(dry_run({"--redirects", "3", "--monitor-interval", "0.1"}).exit_code, 0);
+  EXPECT_EQ(dry_run({"--nproc-per-node", "2", "--redirects", "0:1,1:2"}).exit_code, 0);
+}
+
+TEST(RunFlags, ThePlanQuotesWordsAsAShellReadsThem) {
+  const Finished plan =
+      run_to_end({LOCKSTEP_COMMAND, "run", "--dry-run", "/bin/echo", "a b", "c", "it's", ""});
+  EXPECT_EQ(plan.exit_code, 0) << plan.errors;
+  EXPECT_EQ(line_with(plan.output, "runs"), R"(  runs /bin/echo 'a b' c 'it'\''s' '')");
+}
+
+/// The long names of all flags in `lockstep run --help`.
+Words flags_in_help() {
+  const std::string help = run_to_end({LOCKSTEP_COMMAND, "run", "--help"}).output;
+  const std::regex flag("\n +(-h,)?(--[a-z-]+)");
+  Words names;
+  for (std::sregex_iterator found(help.begin(), help.end(), flag), end; found != end; ++found) {
+    names.push_back((*found)[2]);
+  }
+  return names;
+}
+
+TEST(RunFlags, EveryFlagMayBeSpelledWithUnderscores) {
+  const std::map<std::string, std::string> values = {{"--nproc-per-node", "2"},
+                                                     {"--nnodes", "1"},
+                                                     {"--node-rank", "0"},
+                                                     {"--master-addr", "127.0.0.1"},
+                                                     {"--master-port", "1234"},
+                                                     {"--max-restarts", "1"},
+                                                     {"--grace", "1"},
+                                                     {"--log-dir", "l"},
+                                                     {"--tee", "0"},
+                                                     {"--redirects", "0"},
+                                                     {"--ranks-filter", "0"},
+                                                     {"--local-ranks-filter", "0"},
+                                                     {"--engine", "shm"},
+                                                     {"--bind", "none"},
+                                                     {"--env", "A=B"},
+                                                     {"--rdzv-id", "x"},
+                                                     {"--role", "x"},
+                                                     {"--monitor-interval", "1"}};
+  const Words names = flags_in_help();
+  EXPECT_GT(names.size(), values.size());
+  for (const std::string& name : names) {
+    std::string underscored = name;
+    std::replace(underscored.begin() + 2, underscored.end(), '-', '_');
+    for (const std::string& spelled : {name, underscored}) {
+      Words words = {LOCKSTEP_COMMAND, "run", "--dry-run"};
+      if (spelled != "--dry-run" && spelled != "--dry_run") words.push_back(spelled);
+      if (values.contains(name)) words.push_back(values.at(name));
+      if (spelled == "--dry_run") words[2] = spelled;
+      words.insert(words.end(), {"--", "true"});
+      const Finished ended = run_to_end(words);
+      EXPECT_EQ(ended.exit_code, 0) << spelled << ": " << ended.errors;
+    }
+  }
+}
+
+nlohmann::json plan_of(Words flags, const launch::Environment& environment = {}) {
+  flags.emplace_back("--json");
+  const Finished ended = dry_run(flags, environment);
+  EXPECT_EQ(ended.exit_code, 0) << ended.errors;
+  return nlohmann::json::parse(ended.output);
+}
+
+nlohmann::json fact(const nlohmann::json& plan, const std::string& name) {
+  for (const auto& row : plan.at("facts")) {
+    if (row.at("name") == name) return row;
+  }
+  return {};
+}
+
+TEST(RunFlags, TheGracePeriodIsFiveSecondsUnlessAsked) {
+  const auto usual = fact(plan_of({}), "grace seconds");
+  EXPECT_EQ(usual.value("value", ""), "5");
+  EXPECT_EQ(usual.value("origin", ""), "default");
+  const auto asked = fact(plan_of({"--grace", "2.5"}), "grace seconds");
+  EXPECT_EQ(asked.value("value", ""), "2.5");
+  EXPECT_EQ(asked.value("origin", ""), "flag --grace");
+}
+
+TEST(RunFlags, OnOneNodeTheMastersPortIsFreeAndNobodyListensOnIt) {
+  TemporaryFolder folder;
+  Child job(launched({}, {"env", "MASTER_PORT", "await", folder / "bound"}));
+  const auto log = job.folder() / "logs/rank_0/stdout.log";
+  ASSERT_TRUE(eventually([&] { return read_file(log).ends_with("\n"); })) << job.errors();
+  int port = 0;
+  ASSERT_EQ(std::sscanf(read_file(log).c_str(), "MASTER_PORT=%d", &port), 1);
+  const int server = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_addr.s_addr = htonl(INADDR_ANY);  // where a rendezvous of rank 0 binds
+  address.sin_port = htons(static_cast<uint16_t>(port));
+  EXPECT_EQ(bind(server, reinterpret_cast<sockaddr*>(&address), sizeof address), 0);
+  EXPECT_EQ(listen(server, 1), 0);
+  close(server);
+  write_file(folder / "bound", "");
+  EXPECT_EQ(job.wait(), 0);
+}
+
+TEST(RunFlags, EveryValueOfThePlanHasAKnownOrigin) {
+  const std::regex known(
+      "flag --[a-z-]+(: one per usable core)?|environment( [A-Z_]+)?|default|srun|mpirun|one node|the only "
+      "node|"
+      "random|attempt|log folder|rank|world size|ranks per node|place on this node|"
+      "node rank(, by torchrun's name)?|nodes, by torchrun's name|master address and port|"
+      "free now; nothing of Lockstep's opens it|assumed for the dry run: give --[a-z-]+|"
+      "nodes \\* ranks per node = \\d+ \\* \\d+|"
+      "node_rank \\* nproc_per_node \\+ local_rank = \\d+ \\* \\d+ \\+ \\d+|"
+      "usable cores / ranks = \\d+ / \\d+, at least 1|affinity and CPU quota of this process|"
+      "more ranks than cores|each rank gets its share of the cores|"
+      "OpenBLAS .*|no OpenBLAS found: .*|OPENBLAS_CORETYPE=.* is the user's own setting");
+  const auto check = [&](const nlohmann::json& plan) {
+    const auto check_rows = [&](const nlohmann::json& rows) {
+      for (const auto& row : rows) {
+        EXPECT_TRUE(std::regex_match(row.at("origin").get<std::string>(), known)) << row.dump();
+      }
+    };
+    check_rows(plan.at("facts"));
+    check_rows(plan.at("removed"));
+    for (const auto& rank : plan.at("ranks")) check_rows(rank.at("environment"));
+  };
+  check(plan_of({}));
+  check(plan_of({"--nproc-per-node", "auto", "--max-restarts", "2", "--env", "A=B", "--role", "x"}));
+  check(plan_of({"--nnodes", "2", "--bind", "none", "--log-dir", "l", "--engine", "shm", "--rdzv-id", "x"}));
+  check(plan_of({}, {{"NNODES", "2"}, {"OMP_NUM_THREADS", "1"}, {"LOCKSTEP_ENGINE", "shm"}}));
+  const auto restarts = fact(plan_of({"--max-restarts", "2"}), "restarts");
+  EXPECT_EQ(restarts.value("origin", ""), "flag --max-restarts");
+  EXPECT_EQ(fact(plan_of({}), "restarts").value("origin", ""), "default");
+}
+
 }  // namespace
 }  // namespace lockstep::test
