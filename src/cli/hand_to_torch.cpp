@@ -33,7 +33,8 @@ void use_fast_kernels() {
   const auto environment = launch::current_environment();
   const auto choice =
       launch::choose_coretype(launch::detect_cpu(), launch::probe_openblas(environment), environment);
-  if (!choice.coretype.empty()) setenv("OPENBLAS_CORETYPE", choice.coretype.c_str(), /*overwrite=*/0);
+  // Something is chosen only where the user has not, and a variable that is set but empty is no choice.
+  if (!choice.coretype.empty()) setenv("OPENBLAS_CORETYPE", choice.coretype.c_str(), /*overwrite=*/1);
 }
 
 }  // namespace

@@ -22,7 +22,6 @@ using launch::Job;
 struct RunOptions {
   launch::JobOptions job;
   bool explain = false;
-  std::string monitor_interval;
   JsonOutput json;
 };
 
@@ -34,6 +33,22 @@ void print_settings(const std::vector<launch::Setting>& settings) {
   for (const auto& setting : settings) {
     fmt::print("  {:<27} {:<24} {}\n", setting.name, setting.value, setting.origin);
   }
+}
+
+/// As a shell would have to read it.
+std::string shell_word(const std::string& word) {
+  constexpr std::string_view kPlain =
+      "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-+./:,=@%";
+  if (!word.empty() && word.find_first_not_of(kPlain) == std::string::npos) return word;
+  std::string quoted = "'";
+  for (const char c : word) quoted += c == '\'' ? "'\\''" : std::string(1, c);
+  return quoted + "'";
+}
+
+std::string shell_line(const std::vector<std::string>& words) {
+  std::string line;
+  for (const auto& word : words) line += (line.empty() ? "" : " ") + shell_word(word);
+  return line;
 }
 
 void print_plan(const Job& job, bool explain) {
@@ -48,7 +63,7 @@ void print_plan(const Job& job, bool explain) {
   for (const auto& rank : job.ranks) {
     fmt::print("{}Rank {} (node {}, local rank {}), CPUs {}, logs in {}\n", explain ? "\n" : "", rank.rank,
                job.node_rank, rank.local_rank, cpus_text(rank.cpus), rank.log_dir.string());
-    fmt::print("  runs {}\n", fmt::join(job.command, " "));
+    fmt::print("  runs {}\n", shell_line(job.command));
     if (explain) {
       print_settings(rank.settings);
     } else {
@@ -81,6 +96,39 @@ nlohmann::json to_json(const Job& job) {
           {"ranks", std::move(ranks)}};
 }
 
+/// A variable that the shell does not know (`--nnodes "$N"`) must not count as no flag at all.
+void refuse_empty_values(const Invocation& invocation) {
+  const auto& words = invocation.words;
+  for (size_t i = 1; i < words.size() - invocation.program.size(); ++i) {
+    // An empty word that follows no flag would be the program.
+    const bool after_equals = words[i].starts_with("--") && words[i].find('=') == words[i].size() - 1;
+    if (!words[i].empty() && !after_equals) continue;
+    throw UsageError(fmt::format("{}: the value is empty; hint: give one, or leave the flag out",
+                                 after_equals ? words[i].substr(0, words[i].size() - 1) : words[i - 1]));
+  }
+}
+
+void check_engine(const std::string& name, const std::string& origin) {
+  if (name.empty()) {
+    throw UsageError(
+        fmt::format("{}: '' is no engine; hint: choose threads, shm, gloo or mpi, or leave it out", origin));
+  }
+  transport::require_engine(name, origin);
+}
+
+void check_engines(const launch::JobOptions& job, const launch::Environment& environment) {
+  constexpr std::string_view kSetting = "LOCKSTEP_ENGINE=";
+  for (const auto& setting : job.settings) {
+    if (setting.starts_with(kSetting)) check_engine(setting.substr(kSetting.size()), "--env LOCKSTEP_ENGINE");
+  }
+  const auto found = environment.find("LOCKSTEP_ENGINE");
+  if (!job.engine.empty()) {
+    check_engine(job.engine, "--engine");
+  } else if (found != environment.end()) {
+    check_engine(found->second, "LOCKSTEP_ENGINE");
+  }
+}
+
 int run(RunOptions& options, const Invocation& invocation) {
   if (options.json.asked() && !options.job.dry_run) {
     throw UsageError("lockstep run: --json tells of a plan; hint: add --dry-run");
@@ -88,14 +136,10 @@ int run(RunOptions& options, const Invocation& invocation) {
   if (options.explain && !options.job.dry_run) {
     throw UsageError("lockstep run: --explain tells of a plan; hint: add --dry-run");
   }
+  refuse_empty_values(invocation);
   options.job.program = invocation.program;
   const auto environment = launch::current_environment();
-  const auto engine = environment.find("LOCKSTEP_ENGINE");
-  if (!options.job.engine.empty()) {
-    transport::require_engine(options.job.engine, "--engine");
-  } else if (engine != environment.end()) {
-    transport::require_engine(engine->second, "LOCKSTEP_ENGINE");
-  }
+  check_engines(options.job, environment);
   const Job job = launch::resolve_job(options.job, environment, look_at_machine(environment));
   if (options.job.dry_run) {
     if (options.json.prints_text()) print_plan(job, options.explain);
@@ -124,15 +168,17 @@ Action define_run(Flags flags) {
   flags.text("--log-dir", job.log_dir, "Logs go to FOLDER/rank_<k>/stdout.log and stderr.log", "FOLDER");
   flags.text("--tee", job.tee, "Shown live: 0 nothing, 1 stdout, 2 stderr, 3 both; by local rank: 0:3,1:0",
              "WHAT");
-  flags.text("--ranks-filter,--local-ranks-filter", job.ranks_filter,
-             "Show only these ranks live, such as 0,3", "RANKS");
+  flags.text("--redirects", job.redirects, "Taken for torchrun's sake: logs are always kept", "WHAT");
+  flags.text("--ranks-filter", job.ranks_filter, "Show only these ranks live, such as 0,3", "RANKS");
+  flags.text("--local-ranks-filter", job.local_ranks_filter, "The same by numbers on this node", "RANKS");
   flags.text("--engine", job.engine, "threads, shm, gloo or mpi (default: from the topology)", "NAME");
   flags.choice("--bind", job.bind, {"core", "none"}, "Bind each rank to its share of the cores");
   flags.texts("--env", job.settings, "Set a variable for the ranks; may be repeated", "K=V");
   flags.text("--rdzv-id", job.job_id, "Name of the job (default: random)", "TEXT");
   flags.text("--role", job.role, "ROLE_NAME of the ranks", "TEXT");
-  flags.text("--monitor-interval", options->monitor_interval,
-             "Taken for torchrun's sake: deaths are noticed at once", "SECONDS");
+  flags.given_number(
+      "--monitor-interval", [](const double&) {}, 0.0, 86400.0, -1.0,
+      "Seconds, taken for torchrun's sake: deaths are noticed at once");
   flags.toggle("--dry-run", job.dry_run, "Print what each rank would run, and start nothing");
   flags.toggle("--explain", options->explain, "With --dry-run: where every value came from");
   options->json.add_to(flags,

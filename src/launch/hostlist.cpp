@@ -163,6 +163,11 @@ std::vector<std::string> expand_element(Cursor& cursor, std::size_t room) {
 
 }  // namespace
 
+bool may_be_host(std::string_view text) {
+  return !text.empty() && text.size() <= kMaxHostLength &&
+         std::ranges::none_of(text, [](unsigned char c) { return c <= ' ' || c == 0x7f || c == '/'; });
+}
+
 std::vector<std::string> expand_hostlist(std::string_view text, std::string_view origin) {
   Cursor cursor({.origin = origin, .text = text, .example = "tux[1-3,07],login"});
   std::vector<std::string> hosts;

@@ -13,6 +13,9 @@ inline constexpr std::size_t kMaxHosts = 65536;
 /// The longest host name: what a name of the domain name system may have.
 inline constexpr std::size_t kMaxHostLength = 253;
 
+/// Whether `text` may be a host's name or address: one word of bounded length without a slash.
+bool may_be_host(std::string_view text);
+
 /// Expands a SLURM hostlist: "tux[1-3,07],a[01-02]b[3-4]" is tux1 tux2 tux3 tux07 a01b3 a01b4 a02b3 a02b4.
 ///
 /// Names are letters, digits, '-', '_' and '.'; brackets hold numbers and ranges, and the last bracket of a

@@ -42,7 +42,7 @@ Identity identity_at(const Place& place, Launcher launcher) {
 
 std::string master_addr(const Variables& variables) {
   const std::string& address = variables.text("MASTER_ADDR");
-  if (address.size() > launch::kMaxHostLength || address.find_first_of(" /") != std::string::npos) {
+  if (!launch::may_be_host(address)) {
     variables.refuse(fmt::format("{} is not a host name or address", variables.shown("MASTER_ADDR")));
   }
   return address;
@@ -74,6 +74,20 @@ Identity from_torchrun(const Variables& variables, Launcher launcher) {
 // numbers are left out, since torchrun counts launchers.
 constexpr PlaceNames kRanksAlone{"RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "", ""};
 
+// Only `lockstep run` gives all nodes equally many ranks, numbered node by node.
+void require_even_nodes(const Identity& identity, const Variables& variables) {
+  const int node = *identity.node_rank, nodes = *identity.nodes;
+  const int64_t local_world = identity.local_world_size;
+  if (nodes * local_world != identity.world_size) {
+    variables.refuse(fmt::format("{} contradicts GROUP_WORLD_SIZE * LOCAL_WORLD_SIZE = {} * {}",
+                                 variables.shown("WORLD_SIZE"), nodes, local_world));
+  }
+  if (node * local_world + identity.local_rank != identity.rank) {
+    variables.refuse(fmt::format("{} contradicts GROUP_RANK * LOCAL_WORLD_SIZE + LOCAL_RANK = {} * {} + {}",
+                                 variables.shown("RANK"), node, local_world, identity.local_rank));
+  }
+}
+
 Identity from_lockstep(const Environment& environment) {
   const Variables variables(
       environment, "LOCKSTEP_JOB_ID",
@@ -86,6 +100,7 @@ Identity from_lockstep(const Environment& environment) {
                                  variables.shown("LOCKSTEP_JOB_ID")));
   }
   require_agreement({.node_rank = identity.node_rank}, kTorchrunNames, {.node_rank = "NODE_RANK"}, variables);
+  require_even_nodes(identity, variables);
   // `lockstep run` takes outer launchers' ranks away: one that is there comes from a launcher inside of it.
   if (variables.has(kMpirunNames.rank)) {
     require_agreement(read_place(variables, kMpirunNames), kMpirunNames, kRanksAlone, variables);
@@ -194,6 +209,11 @@ Identity identify(const Environment& environment) {
   if (const auto step = launch::slurm_step(environment)) return from_srun(environment, *step);
   if (const auto marker = first_set(environment, kHandNames); !marker.empty()) {
     return from_hand(environment, marker);
+  }
+  // A batch script is task 0; any other task has a step, and this one has lost its variables.
+  const auto task = environment.find(std::string(kSrunNames.rank));
+  if (task != environment.end() && task->second != "0") {
+    launch::slurm_variables(environment).text("SLURM_STEP_ID");
   }
   return {};
 }

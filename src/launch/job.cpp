@@ -3,15 +3,18 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <charconv>
 #include <cmath>
 #include <optional>
 #include <random>
+#include <utility>
 
 #include "launch/hostlist.h"
 #include "launch/number.h"
 #include "launch/outer_launcher.h"
 #include "launch/ports.h"
+#include "launch/printable.h"
 #include "launch/program.h"
 #include "lockstep/error.h"
 
@@ -22,6 +25,7 @@ namespace {
 constexpr int kMostRanksPerNode = 1024;
 constexpr int kMostNodes = 65536;
 constexpr int kDefaultPort = 29500;  // torchrun's
+constexpr std::array kThreads = {"OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"};
 
 /// Gathers the job's facts; each is looked for in the flag, the environment, the outer launcher, then a
 /// default.
@@ -35,6 +39,7 @@ class Resolver {
 
   Job resolve() {
     job_.command = find_program(options_.program, environment_);
+    resolve_settings();
     resolve_nodes();
     resolve_nproc();
     resolve_master();
@@ -60,6 +65,29 @@ class Resolver {
     return Setting{variable, found->second, fmt::format("environment {}", variable)};
   }
 
+  /// The origin of a value that has a default.
+  std::string chosen(const char* flag, std::string JobOptions::*value) const {
+    return options_.*value == JobOptions{}.*value ? "default" : fmt::format("flag {}", flag);
+  }
+
+  void resolve_settings() {
+    for (const auto& setting : options_.settings) {
+      const auto equals = setting.find('=');
+      if (equals == 0 || equals == std::string::npos) {
+        throw UsageError(fmt::format("--env '{}': not of the form NAME=VALUE", setting));
+      }
+      own_.push_back({setting.substr(0, equals), setting.substr(equals + 1), "flag --env"});
+      refuse_identity(own_.back().name, own_.back().value);
+    }
+    for (const char* name : kThreads) {
+      if (const auto found = environment_.find(name); found != environment_.end())
+        require_threads(name, found->second);
+      for (const auto& setting : own_) {
+        if (setting.name == name) require_threads(name, setting.value);
+      }
+    }
+  }
+
   void resolve_nodes() {
     if (const auto nnodes = given("--nnodes", options_.nnodes, "NNODES")) {
       if (nnodes->value.find(':') != std::string::npos) {
@@ -74,7 +102,8 @@ class Resolver {
       fact("nodes", std::to_string(job_.nodes), outer_.nodes ? outer_.name : "default");
     }
     if (options_.standalone && job_.nodes > 1) {
-      throw UsageError(fmt::format("--standalone with {} nodes; hint: leave one of them out", job_.nodes));
+      throw UsageError(fmt::format("--standalone with {} nodes ({}); hint: leave one of them out", job_.nodes,
+                                   job_.facts.back().origin));
     }
     if (const auto node_rank = given("--node-rank", options_.node_rank, "NODE_RANK")) {
       job_.node_rank = parse_number(node_rank->name, node_rank->value, 0, job_.nodes - 1);
@@ -112,30 +141,38 @@ class Resolver {
     const auto address = given("--master-addr", options_.master_addr, alone ? "" : "MASTER_ADDR");
     const auto port = given("--master-port", options_.master_port, alone ? "" : "MASTER_PORT");
     if (address) {
-      if (address->value.empty()) throw UsageError(fmt::format("{}: the address is empty", address->name));
+      if (!may_be_host(address->value)) {
+        throw UsageError(
+            fmt::format("{}: '{}' is not a host name or address; hint: give the name or address of node 0",
+                        address->name, printable(address->value)));
+      }
       master_addr_ = *address;
     } else if (job_.nodes == 1) {
-      master_addr_ = {"", "127.0.0.1", "one node"};
+      master_addr_ = {"--master-addr", "127.0.0.1", "one node"};
     } else if (!outer_.master_addr.empty()) {
-      master_addr_ = {"", outer_.master_addr, outer_.name};
+      master_addr_ = {"--master-addr", outer_.master_addr, outer_.name};
     } else {
       need_in_real_run("--master-addr", "where is node 0?");
-      master_addr_ = {"", "127.0.0.1", "assumed for the dry run: give --master-addr"};
+      master_addr_ = {"--master-addr", "127.0.0.1", "assumed for the dry run: give --master-addr"};
     }
     if (port) {
-      master_port_ = {"", std::to_string(parse_number(port->name, port->value, 1, 65535)), port->origin};
+      master_port_ = {port->name, std::to_string(parse_number(port->name, port->value, 1, 65535)),
+                      port->origin};
     } else if (job_.nodes == 1) {
-      master_port_ = {"", "", "free now; nothing of Lockstep's opens it"};
+      master_port_ = {"--master-port", "", "free now; nothing of Lockstep's opens it"};
       job_.choose_port = true;
     } else if (outer_.master_port) {
-      master_port_ = {"", std::to_string(*outer_.master_port), outer_.name};
+      master_port_ = {"--master-port", std::to_string(*outer_.master_port), outer_.name};
     } else {
-      master_port_ = {"", std::to_string(kDefaultPort), "default"};
+      master_port_ = {"--master-port", std::to_string(kDefaultPort), "default"};
     }
     fact("master address", master_addr_.value, master_addr_.origin);
     fact("master port", job_.choose_port ? "chosen at start" : master_port_.value, master_port_.origin);
     const bool serves = job_.nodes > 1 && job_.node_rank == 0 && !options_.dry_run;
-    if (serves) require_free_port(master_addr_.value, std::stoi(master_port_.value));
+    if (serves) {
+      require_free_port(master_addr_.value, std::stoi(master_port_.value), master_addr_.name,
+                        master_port_.name);
+    }
   }
 
   void resolve_limits() {
@@ -154,8 +191,9 @@ class Resolver {
       throw UsageError(fmt::format("--grace: '{}' is not a number of seconds between 0 and 86400", text));
     }
     job_.grace_s = grace;
-    job_.log_dir = options_.log_dir;
-    if (options_.log_dir.empty()) throw UsageError("--log-dir: the name is empty");
+    fact("restarts", options_.max_restarts, chosen("--max-restarts", &JobOptions::max_restarts));
+    fact("grace seconds", text, chosen("--grace", &JobOptions::grace));
+    resolve_log_dir();
     job_id_ = make_job_id();
     if (options_.bind == "core") shares_ = share_cores(machine_.cores, nproc_);
     fact("cores", std::to_string(machine_.usable_cores), "affinity and CPU quota of this process");
@@ -165,6 +203,18 @@ class Resolver {
     fact("binding", shares_.empty() ? "none" : "core", binding);
     fact("OpenBLAS kernels", machine_.blas.coretype.empty() ? "left alone" : machine_.blas.coretype,
          machine_.blas.reason);
+  }
+
+  void resolve_log_dir() {
+    if (options_.log_dir.empty()) throw UsageError("--log-dir: the name is empty");
+    job_.log_dir = options_.log_dir;
+    std::error_code error;
+    full_log_dir_ = std::filesystem::absolute(job_.log_dir, error);
+    if (error) {
+      throw UsageError(fmt::format(
+          "--log-dir {}: {}; hint: the current folder is gone; go to another, or give a full path",
+          options_.log_dir, error.message()));
+    }
   }
 
   Setting make_job_id() const {
@@ -198,22 +248,26 @@ class Resolver {
     set("NODE_RANK", std::to_string(job_.node_rank), "node rank");
     set("GROUP_RANK", std::to_string(job_.node_rank), "node rank, by torchrun's name");
     set("GROUP_WORLD_SIZE", std::to_string(job_.nodes), "nodes, by torchrun's name");
-    set("ROLE_NAME", options_.role, options_.role == "default" ? "default" : "flag --role");
+    set("ROLE_NAME", options_.role, chosen("--role", &JobOptions::role));
     set("ROLE_RANK", rank_text, "rank");
     set("ROLE_WORLD_SIZE", world_text, "world size");
     set("MASTER_ADDR", master_addr_.value, master_addr_.origin);
     set("MASTER_PORT", job_.choose_port ? "chosen at start" : master_port_.value, master_port_.origin);
     set("TORCHELASTIC_RESTART_COUNT", "0", "attempt");
-    set("TORCHELASTIC_MAX_RESTARTS", std::to_string(job_.max_restarts), "flag --max-restarts or default");
+    set("TORCHELASTIC_MAX_RESTARTS", std::to_string(job_.max_restarts),
+        chosen("--max-restarts", &JobOptions::max_restarts));
     set("TORCHELASTIC_RUN_ID", job_id_.value, job_id_.origin);
-    set("TORCHELASTIC_ERROR_FILE", (std::filesystem::absolute(spec.log_dir) / "error.json").string(),
+    set("TORCHELASTIC_ERROR_FILE", (full_log_dir_ / spec.log_dir.filename() / "error.json").string(),
         "log folder");
     set("LOCKSTEP_JOB_ID", job_id_.value, job_id_.origin);
     if (const auto engine = given("--engine", options_.engine, "LOCKSTEP_ENGINE")) {
       set("LOCKSTEP_ENGINE", engine->value, engine->origin);
     }
     add_threads(spec);
-    for (const auto& setting : options_.settings) add_own(spec, setting);
+    for (const auto& own : own_) {
+      std::erase_if(spec.settings, [&](const Setting& other) { return other.name == own.name; });
+      spec.settings.push_back(own);
+    }
     return spec;
   }
 
@@ -221,7 +275,7 @@ class Resolver {
     const std::string threads = std::to_string(threads_per_rank(machine_.usable_cores, nproc_));
     const std::string rule =
         fmt::format("usable cores / ranks = {} / {}, at least 1", machine_.usable_cores, nproc_);
-    for (const char* name : {"OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"}) {
+    for (const char* name : kThreads) {
       if (!keep_own(spec, name)) spec.settings.push_back({name, threads, rule});
     }
     if (keep_own(spec, "OPENBLAS_CORETYPE")) return;
@@ -230,25 +284,14 @@ class Resolver {
     }
   }
 
-  /// Notes a variable that the user has set, and that therefore stands.
+  /// Notes a variable that the user has set, and that therefore stands; one that is empty says nothing.
   bool keep_own(RankSpec& spec, const std::string& name) const {
     const auto found = environment_.find(name);
-    if (found == environment_.end()) return false;
+    if (found == environment_.end() || found->second.empty()) return false;
     spec.settings.push_back({name, found->second, "environment"});
     return true;
   }
 
-  static void add_own(RankSpec& spec, const std::string& setting) {
-    const auto equals = setting.find('=');
-    if (equals == 0 || equals == std::string::npos) {
-      throw UsageError(fmt::format("--env '{}': not of the form NAME=VALUE", setting));
-    }
-    const std::string name = setting.substr(0, equals);
-    std::erase_if(spec.settings, [&](const Setting& other) { return other.name == name; });
-    spec.settings.push_back({name, setting.substr(equals + 1), "flag --env"});
-  }
-
-  /// --tee is torchrun's: 0 none, 1 stdout, 2 stderr, 3 both, for all or by local rank (`0:3,1:0`).
   void resolve_tee() {
     const auto tee_all = [&](int streams, int local_rank) {
       for (auto& rank : job_.ranks) {
@@ -257,17 +300,22 @@ class Resolver {
         rank.tee_stderr = (streams & 2) != 0;
       }
     };
-    for (const auto& part : split(options_.tee)) {
-      const auto colon = part.find(':');
-      if (colon == std::string::npos) {
-        tee_all(parse_number("--tee", part, 0, 3), -1);
-      } else {
-        tee_all(parse_number("--tee", part.substr(colon + 1), 0, 3),
-                parse_number("--tee", part.substr(0, colon), 0, nproc_ - 1));
-      }
-    }
+    for (const auto& [streams, local_rank] : streams_of("--tee", options_.tee)) tee_all(streams, local_rank);
+    if (!options_.redirects.empty()) streams_of("--redirects", options_.redirects);
     show_only("--ranks-filter", options_.ranks_filter, &RankSpec::rank, world_);
     show_only("--local-ranks-filter", options_.local_ranks_filter, &RankSpec::local_rank, nproc_);
+  }
+
+  /// As torchrun has it: 0 none, 1 stdout, 2 stderr, 3 both, for all (-1) or by local rank (`0:3,1:0`).
+  std::vector<std::pair<int, int>> streams_of(const char* flag, const std::string& text) const {
+    std::vector<std::pair<int, int>> found;
+    for (const auto& part : split(text)) {
+      const auto colon = part.find(':');
+      const bool for_all = colon == std::string::npos;
+      const int local_rank = for_all ? -1 : parse_number(flag, part.substr(0, colon), 0, nproc_ - 1);
+      found.emplace_back(parse_number(flag, for_all ? part : part.substr(colon + 1), 0, 3), local_rank);
+    }
+    return found;
   }
 
   void show_only(const char* flag, const std::string& list, int RankSpec::*number, int limit) {
@@ -303,6 +351,8 @@ class Resolver {
   int nproc_ = 1;
   int world_ = 1;
   Setting master_addr_, master_port_, job_id_;
+  std::vector<Setting> own_;  // by --env
+  std::filesystem::path full_log_dir_;
   std::vector<std::vector<int>> shares_;
 };
 

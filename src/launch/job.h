@@ -22,6 +22,7 @@ struct JobOptions {
   std::string grace = "5";
   std::string log_dir = "logs";
   std::string tee = "3";
+  std::string redirects;  ///< torchrun's; checked, and of no effect: logs are always kept.
   std::string ranks_filter;
   std::string local_ranks_filter;
   std::string engine;

@@ -7,6 +7,7 @@
 #include <sys/socket.h>
 
 #include <cerrno>
+#include <cstring>
 #include <fstream>
 #include <memory>
 #include <random>
@@ -53,19 +54,38 @@ int find_free_port() {
   throw Error(fmt::format("no free TCP port found between {} and {} in 1000 tries", kLowest, high));
 }
 
-void require_free_port(const std::string& address, int port) {
+void require_free_port(const std::string& address, int port, const std::string& address_name,
+                       const std::string& port_name) {
   addrinfo wanted{};
   wanted.ai_socktype = SOCK_STREAM;
   addrinfo* found = nullptr;
-  const int error = getaddrinfo(address.c_str(), std::to_string(port).c_str(), &wanted, &found);
-  if (error != 0) {
-    throw UsageError(fmt::format("--master-addr {}: {}; hint: give the name or address of node 0", address,
-                                 gai_strerror(error)));
+  const int unknown = getaddrinfo(address.c_str(), std::to_string(port).c_str(), &wanted, &found);
+  if (unknown != 0) {
+    throw UsageError(fmt::format("{} {}: {}; hint: give the name or address of node 0", address_name, address,
+                                 gai_strerror(unknown)));
   }
   const std::unique_ptr<addrinfo, void (*)(addrinfo*)> owner(found, freeaddrinfo);
-  if (try_bind(found->ai_addr, found->ai_addrlen) == EADDRINUSE) {
+  int problem = 0;
+  bool is_ours = false;
+  for (const addrinfo* each = found; each != nullptr; each = each->ai_next) {
+    const int error = try_bind(each->ai_addr, each->ai_addrlen);
+    if (error == EADDRINUSE || error == EACCES) {
+      throw UsageError(fmt::format("{} {}: {} on {}; hint: give another --master-port on every node",
+                                   port_name, port, error == EADDRINUSE ? "in use" : std::strerror(error),
+                                   address));
+    }
+    // A name may have an address of a family that this host does not speak, beside one that it does.
+    if (error == 0) {
+      is_ours = true;
+    } else {
+      problem = error;
+    }
+  }
+  if (!is_ours) {
     throw UsageError(fmt::format(
-        "--master-port {}: in use on {}; hint: give another --master-port on every node", port, address));
+        "{} {}: not an address of this host, which is node 0 ({}); hint: give the name or address "
+        "of node 0, or this node's own --node-rank",
+        address_name, address, std::strerror(problem)));
   }
 }
 

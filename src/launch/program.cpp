@@ -30,17 +30,27 @@ std::string on_path(const std::string& name, const Environment& environment) {
     if (colon == std::string_view::npos) break;
     rest.remove_prefix(colon + 1);
   }
+  std::error_code ignored;
   const std::string hint =
-      fs::exists(name) ? fmt::format("did you mean ./{}?", name) : "give its path, or mend PATH";
+      fs::exists(name, ignored) ? fmt::format("did you mean ./{}?", name) : "give its path, or mend PATH";
   throw UsageError(fmt::format("program {}: not found on PATH; hint: {}", name, hint));
+}
+
+/// Refuses what is not there, cannot be looked at, or is a folder.
+void require_file(const std::string& name) {
+  std::error_code error;
+  const fs::file_status status = fs::status(name, error);
+  if (!fs::exists(status)) {
+    const bool missing = status.type() == fs::file_type::not_found;
+    throw UsageError(fmt::format("program {}: {}", name, missing ? "no such file" : error.message()));
+  }
+  if (fs::is_directory(status)) throw UsageError(fmt::format("program {}: this is a folder", name));
 }
 
 std::string locate(const std::string& name, const Environment& environment) {
   if (name.empty()) throw UsageError("program '': the name is empty");
   if (name.find('/') == std::string::npos) return on_path(name, environment);
-  std::error_code ignored;
-  if (!fs::exists(name, ignored)) throw UsageError(fmt::format("program {}: no such file", name));
-  if (fs::is_directory(name, ignored)) throw UsageError(fmt::format("program {}: this is a folder", name));
+  require_file(name);
   if (!is_program(name)) {
     throw UsageError(
         fmt::format("program {0}: not executable; hint: chmod +x {0}, or name its interpreter", name));
@@ -55,7 +65,7 @@ std::vector<std::string> find_program(const std::vector<std::string>& words, con
     throw UsageError("no program given; hint: lockstep run --nproc-per-node 2 -- ./my_program");
   std::vector<std::string> command = words;
   if (words[0].ends_with(".py")) {
-    if (!fs::exists(words[0])) throw UsageError(fmt::format("program {}: no such file", words[0]));
+    require_file(words[0]);
     const auto chosen = environment.find("PYTHON_EXEC");
     const std::string python = chosen == environment.end() ? "python3" : chosen->second;
     command.insert(command.begin(), {python, "-u"});

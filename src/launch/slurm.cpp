@@ -59,8 +59,11 @@ std::string first_host(const Variables& variables, const Place& place) {
 }  // namespace
 
 Variables slurm_variables(const Environment& environment) {
-  const bool has_id = environment.contains("SLURM_STEP_ID");
-  return {environment, has_id ? "SLURM_STEP_ID" : kSrunNames.world_size,
+  const auto has = [&](std::string_view name) { return environment.contains(std::string(name)); };
+  return {environment,
+          has("SLURM_STEP_ID")         ? "SLURM_STEP_ID"
+          : has(kSrunNames.world_size) ? kSrunNames.world_size
+                                       : kSrunNames.rank,
           "srun sets SLURM_STEP_* and SLURM_PROCID for each task; start the program through srun itself, and "
           "leave "
           "RANK, WORLD_SIZE and their like unset"};

@@ -25,8 +25,9 @@ bool Variables::has(std::string_view name) const {
 }
 
 int Variables::number(std::string_view name, int low, int high) const {
+  const std::string text = printable(value(name));
   try {
-    return parse_number(name, printable(value(name)), low, high);
+    return parse_number(name, text, low, high);
   } catch (const UsageError& error) {
     refuse(error.what());
   }

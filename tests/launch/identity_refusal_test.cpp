@@ -82,6 +82,33 @@ TEST(Identity, RefusesNodesThatDoNotFitTheRanks) {
                  "SLURM_STEP_NODELIST=tux[1-3] names 3 host(s)");
 }
 
+// `lockstep run` gives all nodes equally many ranks; torchrun need not.
+TEST(Identity, RefusesAPlaceThatLockstepRunNeverGives) {
+  expect_refusal(with(lockstep_run(), {{"LOCAL_RANK", "0"}, {"GROUP_RANK", "0"}, {"NODE_RANK", "0"}}),
+                 "RANK=3 contradicts GROUP_RANK * LOCAL_WORLD_SIZE + LOCAL_RANK = 0 * 2 + 0");
+  expect_refusal(with(lockstep_run(), {{"LOCAL_WORLD_SIZE", "3"}}),
+                 "WORLD_SIZE=4 contradicts GROUP_WORLD_SIZE * LOCAL_WORLD_SIZE = 2 * 3");
+  EXPECT_EQ(identify(with(torchrun(), {{"LOCAL_WORLD_SIZE", "3"}, {"LOCAL_RANK", "2"}})).rank, 3);
+}
+
+TEST(Identity, RefusesASlurmTaskThatHasLostItsStep) {
+  const Environment lost = {{"SLURM_JOB_ID", "7"}, {"SLURM_PROCID", "1"}, {"SLURM_NTASKS", "2"}};
+  expect_refusal(lost, "SLURM_STEP_ID is not set, but SLURM_PROCID=1 is");
+  EXPECT_EQ(identify(with(lost, {{"SLURM_PROCID", "0"}})), Identity{});
+  EXPECT_EQ(identify(with(lost, by_hand())).rank, 2);
+}
+
+TEST(Identity, SaysWhatItRefusesOnce) {
+  try {
+    identify({{"RANK", "0"}});
+    FAIL() << "not refused";
+  } catch (const UsageError& error) {
+    const std::string text = error.what();
+    EXPECT_THAT(text, testing::StartsWith("identity: WORLD_SIZE is not set, but RANK=0 is; hint: "));
+    EXPECT_EQ(text.find("; hint: "), text.rfind("; hint: "));
+  }
+}
+
 TEST(Identity, StopsAtAHostlistThatItCannotRead) {
   expect_refusal(with(srun(), {{"SLURM_STEP_NODELIST", "tux[1-3,07"}}),
                  "SLURM_STEP_NODELIST: 'tux[1-3,07' cannot be read");

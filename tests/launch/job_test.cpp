@@ -62,6 +62,40 @@ TEST(ResolveJob, EmptyVariablesAreRefusedByName) {
       testing::ThrowsMessage<UsageError>(HasSubstr("NPROC_PER_NODE: '' is not a whole number")));
 }
 
+TEST(ResolveJob, FiltersCountLocalOrGlobalRanks) {
+  JobOptions second_node = {
+      .nproc_per_node = "2", .nnodes = "2", .node_rank = "1", .master_addr = "127.0.0.1"};
+  second_node.local_ranks_filter = "0";
+  const Job local = resolve(second_node);
+  EXPECT_TRUE(local.ranks[0].tee_stdout);
+  EXPECT_FALSE(local.ranks[1].tee_stdout);
+  second_node.local_ranks_filter = "";
+  second_node.ranks_filter = "3";
+  const Job global = resolve(second_node);
+  EXPECT_FALSE(global.ranks[0].tee_stderr);
+  EXPECT_TRUE(global.ranks[1].tee_stderr);
+}
+
+TEST(ResolveJob, AnEmptyCoretypeCountsAsUnset) {
+  EXPECT_EQ(value_of(resolve({}, {{"OPENBLAS_CORETYPE", ""}}).ranks[0], "OPENBLAS_CORETYPE"), "SKYLAKEX");
+  EXPECT_EQ(value_of(resolve({}, {{"OPENBLAS_CORETYPE", "ZEN"}}).ranks[0], "OPENBLAS_CORETYPE"), "ZEN");
+}
+
+TEST(ResolveJob, ThreadsThatAreNoPositiveNumberAreRefused) {
+  const auto expect_refusal = [](const std::string& name, const std::string& value) {
+    const auto text = testing::AllOf(HasSubstr(name), HasSubstr(value), HasSubstr("; hint: "));
+    EXPECT_THAT([&] { resolve({}, {{name, value}}); }, testing::ThrowsMessage<UsageError>(text));
+    EXPECT_THAT([&] { resolve({.settings = {name + "=" + value}}); },
+                testing::ThrowsMessage<UsageError>(text));
+  };
+  for (const char* value : {"abc", "0", "-1", "", "2.5", "4,", "4,x"}) {
+    expect_refusal("OMP_NUM_THREADS", value);
+    expect_refusal("OPENBLAS_NUM_THREADS", value);
+  }
+  expect_refusal("OPENBLAS_NUM_THREADS", "4,2");
+  EXPECT_EQ(value_of(resolve({}, {{"OMP_NUM_THREADS", "4,2"}}).ranks[0], "OMP_NUM_THREADS"), "4,2");
+}
+
 TEST(RankEnvironment, CountsAttemptsAndDropsTheOuterLaunchersTasks) {
   const Environment srun = {{"SLURM_JOB_ID", "7"},           {"SLURM_STEP_ID", "0"},
                             {"SLURM_PROCID", "0"},           {"SLURM_LOCALID", "0"},
