@@ -74,7 +74,7 @@ std::string legend(const PipelinePlan& plan) {
   std::string text;
   for (const auto& [kind, meaning] : kMeanings) {
     const auto& actions = plan.actions.front();
-    const auto same = [kind = kind](const Action& action) { return action.kind == kind; };
+    const auto same = [wanted = kind](const Action& action) { return action.kind == wanted; };
     if (std::none_of(actions.begin(), actions.end(), same)) continue;
     text += text.empty() ? cell_text(plan, {kind, 0, 0}) + fmt::format(" {} of ", meaning) +
                                (plan.shape.chunks > 1 ? "stage 0, " : "") + "micro-batch 0"

@@ -75,7 +75,7 @@ TEST(ShmFaults, AKilledRankIsNamedByAllOthersAtOnce) {
   };
   for (const auto& [name, act] : cases) {
     const bool at_once = std::string(name) == "first call";
-    const auto ended = run_processes(3, [&, act = act](Communicator& comm) -> std::string {
+    const auto ended = run_processes(3, [&, work = act](Communicator& comm) -> std::string {
       if (comm.rank() == 2) {
         if (at_once) raise(SIGKILL);
         std::thread([] {
@@ -83,7 +83,7 @@ TEST(ShmFaults, AKilledRankIsNamedByAllOthersAtOnce) {
           raise(SIGKILL);
         }).detach();
       }
-      act(comm);
+      work(comm);
       return "it went on";
     });
     EXPECT_TRUE(WIFSIGNALED(ended[2].status)) << name;
@@ -187,8 +187,8 @@ TEST(ShmFaults, DifferentCallsAreTheSameErrorEverywhere) {
        "rank 0 called all_reduce #1 " + push + ", rank 1 called barrier #1 (algorithm flags)"},
   };
   for (const auto& [act, text] : cases) {
-    const auto ended = run_processes(2, [act = act](Communicator& comm) -> std::string {
-      act(comm);
+    const auto ended = run_processes(2, [work = act](Communicator& comm) -> std::string {
+      work(comm);
       comm.barrier();
       comm.barrier();
       return "it went on";
