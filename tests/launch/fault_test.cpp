@@ -130,7 +130,7 @@ TEST(Faults, ALauncherWhoseOutputNobodyReadsStillEndsTheJob) {
   TemporaryFolder folder;
   {
     Child job(launched({"--nproc-per-node", "2", "--grace", "0.2"},
-                       {"rank", "0", "touch", folder / "ready", "count", "100000", "1000", "rank", "1",
+                       {"rank", "0", "count", "500", "1000", "touch", folder / "ready", "pause", "rank", "1",
                         "await", folder / "ready", "exit", "6"}),
               {.stdout_fd = pipe_ends[1]});
     close(pipe_ends[1]);
@@ -157,8 +157,8 @@ TEST(Faults, TheReportIsShownThoughNobodyReadsStandardOutput) {
   const UnreadPipe unread;
   TemporaryFolder folder;
   Child job(launched({"--nproc-per-node", "2", "--grace", "0.2"},
-                     {"rank", "0", "touch", folder / "ready", "count", "100000", "1000", "rank", "1", "await",
-                      folder / "ready", "exit", "6"}),
+                     {"rank", "0", "count", "500", "1000", "touch", folder / "ready", "pause", "rank", "1",
+                      "await", folder / "ready", "exit", "6"}),
             {.stdout_fd = unread.ends[1]});
   EXPECT_EQ(job.wait(), 6) << "what is not read within the grace period is dropped";
   EXPECT_THAT(job.errors(), HasSubstr("rank 1 failed first: exit code 6"));
@@ -373,7 +373,7 @@ TEST(Signals, AStopSignalEndsALauncherWhoseOutputNobodyReads) {
     const UnreadPipe unread;
     TemporaryFolder folder;
     Child job(launched({"--nproc-per-node", "2", "--grace", "3600"},
-                       {"rank", "0", "touch", folder / "ready", "count", "100000", "1000", "rank", "1",
+                       {"rank", "0", "count", "500", "1000", "touch", folder / "ready", "pause", "rank", "1",
                         "await", folder / "ready", "exit", "6"}),
               {.stdout_fd = unread.ends[1]});
     ASSERT_TRUE(eventually([&] { return exists(folder / "ready") && job.family().size() == 2; }))
