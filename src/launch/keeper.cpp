@@ -401,9 +401,12 @@ bool Keeper::show() {
 
 void Keeper::finish_output() {
   show();
+  const bool ended_well = first_failure(attempts_.back()) == nullptr && attempts_.back().not_started.empty();
   auto last_read = Clock::now();
   while (!output_.empty() && !front_died_ && interrupts_ < 2) {
-    // A reader that is slow may take its time, one that takes nothing may not hold us for ever.
+    // A pager may take its time as with any program. A failure's exit code may not wait for a reader that
+    // takes nothing.
+    if (ended_well && stop_signal_ == 0) last_read = Clock::now();
     const auto patience = stop_signal_ != 0 ? kReaderPatience : std::max(kReaderPatience, grace());
     const auto left = std::chrono::ceil<std::chrono::milliseconds>(last_read + patience - Clock::now());
     if (left.count() <= 0) return drop_output();

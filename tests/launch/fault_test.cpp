@@ -10,6 +10,7 @@
 #include <fstream>
 #include <stdexcept>
 #include <string>
+#include <thread>
 
 #include "launch/launched.h"
 #include "launch/process_tree.h"
@@ -169,11 +170,12 @@ TEST(Faults, TheReportIsShownThoughNobodyReadsStandardOutput) {
 TEST(Faults, AReaderThatIsLateGetsAllLines) {
   int pipe_ends[2];
   ASSERT_EQ(pipe2(pipe_ends, O_CLOEXEC), 0);
-  Child job(launched({"--grace", "60"}, {"count", "500", "1000"}), {.stdout_fd = pipe_ends[1]});
+  Child job(launched({"--grace", "0"}, {"count", "500", "1000"}), {.stdout_fd = pipe_ends[1]});
   close(pipe_ends[1]);
   ASSERT_TRUE(eventually([&] {
     return read_file(job.folder() / "logs/rank_0/stdout.log").size() > 500'000 && job.family().size() == 2;
   })) << "the rank has ended, and most of its lines are still with the launcher";
+  std::this_thread::sleep_for(std::chrono::milliseconds(1500));  // longer than a failed job would wait
   std::string shown;
   char bytes[4096];
   for (ssize_t count = 0; (count = read(pipe_ends[0], bytes, sizeof bytes)) > 0;) {
