@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cctype>
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
@@ -13,6 +12,7 @@
 #include "cli/flags.h"
 #include "cli/nearest.h"
 #include "lockstep/error.h"
+#include "lockstep/plan/collectives.h"
 
 namespace lockstep::cli {
 
@@ -82,22 +82,15 @@ const std::string& value_of(const Verb& verb, const std::string& flag, const std
       fmt::format("lockstep {0}: {1} needs a value; hint: {1}={2} if that is meant", verb.name, flag, word));
 }
 
-/// `All_Reduce` as `allreduce`.
-std::string plain(std::string word) {
-  std::erase_if(word, [](char letter) { return letter == '-' || letter == '_'; });
-  std::transform(word.begin(), word.end(), word.begin(),
-                 [](unsigned char letter) { return static_cast<char>(std::tolower(letter)); });
-  return word;
-}
-
 /// Refuses a word that the verb has no place for, and beside --help one that is none of the known: the verb
 /// itself refuses that only when it runs.
 void check_bare_words(const Verb& verb, const FlagParser& parser, const Words& bare, bool is_help) {
   const auto places = parser.words();
   for (size_t i = 0; i < bare.size(); ++i) {
     const Words known = i < places.size() ? places[i].known : Words();
-    const bool fits = std::any_of(known.begin(), known.end(),
-                                  [&](const std::string& one) { return plain(one) == plain(bare[i]); });
+    const bool fits = std::any_of(known.begin(), known.end(), [&](const std::string& one) {
+      return plan::plain_name(one) == plan::plain_name(bare[i]);
+    });
     if (i < places.size() && (!is_help || known.empty() || fits)) continue;
     const std::string where = fmt::format("lockstep {}", verb.name);
     const std::string kind = nearest(bare[i], words_after(verb.name));
@@ -254,7 +247,8 @@ Completions completions_of(const Verb& verb) {
   Completions found{.words = words_after(verb.name), .values = {}, .takes_file = verb.takes_program};
   for (const auto& word : parser.words()) {
     found.words.insert(found.words.end(), word.known.begin(), word.known.end());
-    if (plain(word.name) == "folder" || plain(word.name) == "path") found.takes_file = true;
+    if (plan::plain_name(word.name) == "folder" || plan::plain_name(word.name) == "path")
+      found.takes_file = true;
   }
   for (const auto& name : parser.names()) {
     found.words.push_back(name);
