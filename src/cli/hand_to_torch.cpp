@@ -16,7 +16,7 @@ namespace lockstep::cli {
 namespace {
 
 /// Replaces this process by lockstep-torch with the same words.
-int hand_over(const Invocation& invocation) {
+int become_torch(const Invocation& invocation) {
   const auto program = std::filesystem::read_symlink("/proc/self/exe").parent_path() / "lockstep-torch";
   std::vector<char*> arguments = {const_cast<char*>(program.c_str())};
   for (const auto& word : invocation.words) arguments.push_back(const_cast<char*>(word.c_str()));
@@ -27,20 +27,20 @@ int hand_over(const Invocation& invocation) {
                   program.string(), std::strerror(errno)));
 }
 
-/// OpenBLAS chooses its kernels when it is loaded, so that the environment must say it before LibTorch
-/// starts.
-void use_fast_kernels() {
+/// The same with the right kernels: OpenBLAS chooses them when it is loaded, so that the environment must say
+/// it before LibTorch starts.
+int hand_over(const Invocation& invocation) {
   const auto environment = launch::current_environment();
   const auto choice =
       launch::choose_coretype(launch::detect_cpu(), launch::probe_openblas(environment), environment);
   // Something is chosen only where the user has not, and a variable that is set but empty is no choice.
   if (!choice.coretype.empty()) setenv("OPENBLAS_CORETYPE", choice.coretype.c_str(), /*overwrite=*/1);
+  return become_torch(invocation);
 }
 
 }  // namespace
 
 int run_bench_allocator(const BenchAllocatorOptions&, const Invocation& invocation) {
-  use_fast_kernels();
   return hand_over(invocation);
 }
 
@@ -49,7 +49,6 @@ int run_bench_ddp_rank(const DdpRankOptions&, const Invocation& invocation) {
 }
 
 int run_bench_overlap(const BenchOverlapOptions&, const Invocation& invocation) {
-  use_fast_kernels();
   return hand_over(invocation);
 }
 
@@ -62,16 +61,14 @@ int run_bench_train_rank(const TrainBenchRankOptions&, const Invocation& invocat
 }
 
 int run_probe(const Invocation& invocation) {
-  return hand_over(invocation);
+  return become_torch(invocation);  // it tells of the environment as it is
 }
 
 int run_eval(const EvalOptions&, const Invocation& invocation) {
-  use_fast_kernels();
   return hand_over(invocation);
 }
 
 int run_generate(const GenerateFlags&, const Invocation& invocation) {
-  use_fast_kernels();
   return hand_over(invocation);
 }
 

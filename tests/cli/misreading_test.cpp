@@ -51,6 +51,24 @@ TEST_F(Misreading, IsMendedUnderLockstepRun) {
   EXPECT_GE(launch::kernel_tier(core_of_a_rank(environment_)), launch::kernel_tier(best_));
 }
 
+TEST_F(Misreading, IsMendedInATrainingThatAnotherLauncherStarts) {
+  const test::TemporaryFolder folder;
+  environment_.insert({{"SLURM_JOB_ID", "1"},
+                       {"SLURM_STEP_ID", "0"},
+                       {"SLURM_STEP_NODELIST", "tux1"},
+                       {"SLURM_STEP_NUM_NODES", "1"},
+                       {"SLURM_STEP_NUM_TASKS", "1"},
+                       {"SLURM_STEP_TASKS_PER_NODE", "1"},
+                       {"SLURM_PROCID", "0"},
+                       {"SLURM_LOCALID", "0"},
+                       {"SLURM_NODEID", "0"}});
+  const auto run = lockstep({"train", "--steps", "1", "--batch", "1", "--run-dir", (folder / "run").string()},
+                            environment_);
+  ASSERT_EQ(run.exit_code, 0) << run.errors;
+  const json state = json::parse(test::read_file(folder / "run/checkpoints/step_00000001/state.json"));
+  EXPECT_EQ(state.at("conditions").at("openblas_coretype"), best_);
+}
+
 TEST_F(Misreading, IsNotMendedAgainstTheUser) {
   EXPECT_EQ(core_of_a_rank(launch::with_coretype(environment_, "Nehalem")), "Nehalem");
 }

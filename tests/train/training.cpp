@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <fstream>
+#include <functional>
 #include <sstream>
 
 namespace lockstep::test {
@@ -55,7 +56,7 @@ std::vector<std::string> Training::metrics(const std::string& run) const {
   return lines;
 }
 
-std::string Training::weights(const std::string& run, int step) const {
+size_t Training::weights(const std::string& run, int step) const {
   char name[32];
   std::snprintf(name, sizeof name, "step_%08d", step);
   std::vector<std::filesystem::path> files;
@@ -65,7 +66,7 @@ std::string Training::weights(const std::string& run, int step) const {
   std::sort(files.begin(), files.end());
   std::string bytes;
   for (const auto& file : files) bytes += read_file(file);
-  return bytes;
+  return std::hash<std::string>()(bytes);
 }
 
 bool Training::has_done(const std::string& run, size_t steps) const {

@@ -27,8 +27,8 @@ class Training {
 
   /// Lines of a run's metrics, without what depends on the clock: step, loss, lr and norm.
   std::vector<std::string> metrics(const std::string& run) const;
-  /// The bytes of a run's weights and optimizer state after a step.
-  std::string weights(const std::string& run, int step) const;
+  /// A hash of the bytes of a run's weights and optimizer state after a step.
+  size_t weights(const std::string& run, int step) const;
   /// Whether the run has done so many steps.
   bool has_done(const std::string& run, size_t steps) const;
 
