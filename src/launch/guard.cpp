@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -78,6 +79,9 @@ int run_guarded(std::string_view who, const std::function<int(pid_t front)>& kee
   const pid_t keeper = fork();
   if (keeper < 0) throw std::system_error(errno, std::generic_category(), "cannot start the keeper process");
   if (keeper == 0) {
+    // `pkill -KILL lockstep` must not end both at once: nobody would be left to end what the ranks have
+    // started.
+    prctl(PR_SET_NAME, "rank-keeper");
     setsid();
     become_subreaper();
     return keep(front);

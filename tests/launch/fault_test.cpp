@@ -106,6 +106,21 @@ TEST(Faults, AKilledKeeperLeavesNoProcess) {
               HasSubstr("the keeper process (pid " + number(keeper) + ") was killed by SIGKILL"));
 }
 
+TEST(Faults, KillingAllProcessesOfTheLaunchersNameLeavesNoProcess) {
+  const auto name_of = [](pid_t pid) { return read_file("/proc/" + number(pid) + "/comm"); };
+  TemporaryFolder folder;
+  Child job(launched({"--nproc-per-node", "2"},
+                     {"ignore-term", "daemon", folder / "daemon", "touch-mine", folder / "ready", "pause"}));
+  ASSERT_TRUE(eventually([&] { return exists(folder / "ready0") && exists(folder / "ready1"); }));
+  const std::string name = name_of(job.pid()).substr(0, name_of(job.pid()).find('\n'));
+  ASSERT_EQ(name, "lockstep");
+  for (const pid_t pid : job.family()) {  // as pkill -KILL lockstep does it
+    if (name_of(pid).find(name) != std::string::npos) kill(pid, SIGKILL);
+  }
+  EXPECT_EQ(job.wait(), 128 + SIGKILL);
+  EXPECT_TRUE(job.leaves_nothing());
+}
+
 TEST(Faults, DaemonsOfAFailedJobAreEnded) {
   TemporaryFolder folder;
   Child job(launched({"--nproc-per-node", "2", "--grace", "0.2"},
@@ -353,18 +368,18 @@ TEST(Signals, TwoInterruptsInTheGracePeriodEndTheJobWithoutARestart) {
   EXPECT_TRUE(job.leaves_nothing());
 }
 
-TEST(Signals, WhatWasIgnoredAtTheStartStaysIgnored) {
-  TemporaryFolder folder;
-  Child job(launched({}, {"touch", folder / "ready", "await", folder / "go", "print", "went on"}),
-            {.before = [] { signal(SIGHUP, SIG_IGN); }});
-  ASSERT_TRUE(eventually([&] { return exists(folder / "ready"); }));
-  if (read_file("/proc/" + number(job.pid()) + "/maps").find("libucs.so") != std::string::npos)
-    GTEST_SKIP() << "UCX, which Open MPI 5 brings along, takes SIGHUP for itself when it is loaded";
-  for (const pid_t pid : job.family()) kill(pid, SIGHUP);
-  std::ofstream(folder / "go") << "";
-  EXPECT_EQ(job.wait(), 0);
-  EXPECT_EQ(job.errors(), "") << "nothing is said of a stop";
-  EXPECT_THAT(job.output(), HasSubstr("went on"));
+TEST(Signals, WhatWasIgnoredAtTheStartStaysIgnoredEvenIfALibraryTakesItForItself) {
+  for (const char* library : {"", LOCKSTEP_TAKES_SIGHUP}) {
+    TemporaryFolder folder;
+    Child job(launched({}, {"touch", folder / "ready", "await", folder / "go", "print", "went on"}),
+              {.environment = {{"LD_PRELOAD", library}}, .before = [] { signal(SIGHUP, SIG_IGN); }});
+    ASSERT_TRUE(eventually([&] { return exists(folder / "ready"); }));
+    for (const pid_t pid : job.family()) kill(pid, SIGHUP);
+    std::ofstream(folder / "go") << "";
+    EXPECT_EQ(job.wait(), 0);
+    EXPECT_EQ(job.errors(), "") << "nothing is said of a stop";
+    EXPECT_THAT(job.output(), HasSubstr("went on"));
+  }
 }
 
 TEST(Signals, AParentThatIgnoresDeathsOfChildrenDoesNotHideThem) {
