@@ -18,11 +18,12 @@ plan::PipelinePlan PipelineBench::plan_of(const PipelineRow& row) const {
 }
 
 std::vector<PipelineRow> parse_pipeline_rows(const std::string& schedules, const PipelineOptions& shape) {
-  const auto chosen = parse_schedules(schedules);
+  std::vector<plan::Schedule> runnable = plan::schedules();
+  std::erase_if(runnable, [](const plan::Schedule& schedule) { return schedule.splits_backward; });
+  const auto chosen = parse_schedules(schedules, runnable);
   std::vector<PipelineRow> rows;
   for (const auto& schedule : chosen) {
     if (schedule.splits_backward) {
-      if (schedules == "all") continue;
       throw UsageError(fmt::format(
           "--schedules {}: splits backward in two, which can be simulated but not run yet; hint: lockstep "
           "simulate pipeline --schedule {}",

@@ -75,8 +75,15 @@ std::string usage() {
       fmt::format("lockstep {}: one of these must follow: {}", words[0], fmt::join(kinds, ", ")));
 }
 
+/// A variable that the shell does not know (`--nnodes "$N"`) must not count as no flag at all.
+[[noreturn]] void refuse_empty_value(const Verb& verb, const std::string& flag) {
+  throw UsageError(fmt::format("lockstep {}: {}: the value is empty; hint: give one, or leave the flag out",
+                               verb.name, flag));
+}
+
 /// The value of a flag that needs one, as a word of its own. Another flag there is a value forgotten.
 const std::string& value_of(const Verb& verb, const std::string& flag, const std::string& word) {
+  if (word.empty()) refuse_empty_value(verb, flag);
   if (!word.starts_with("--")) return word;
   throw UsageError(
       fmt::format("lockstep {0}: {1} needs a value; hint: {1}={2} if that is meant", verb.name, flag, word));
@@ -130,6 +137,7 @@ SortedWords sort_words(const Verb& verb, const FlagParser& parser, const Words& 
     std::string name = word.substr(0, equals);
     if (name.starts_with("--")) std::replace(name.begin() + 2, name.end(), '_', '-');
     if (!parser.knows(name)) refuse(fmt::format("lockstep {}", verb.name), "flag", name, parser.names());
+    if (equals == word.size() - 1) refuse_empty_value(verb, name);
     own.push_back(equals == std::string::npos ? name : name + word.substr(equals));
     if (equals != std::string::npos || i + 1 == words.size()) continue;
     const auto after = words.begin() + static_cast<long>(i) + 1;

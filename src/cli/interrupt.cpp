@@ -1,5 +1,6 @@
 #include "cli/interrupt.h"
 
+#include <array>
 #include <atomic>
 #include <csignal>
 
@@ -7,30 +8,44 @@ namespace lockstep::cli {
 
 namespace {
 
-std::atomic<bool> noted = false;
-static_assert(std::atomic<bool>::is_always_lock_free, "a signal handler may not take a lock");
+constexpr std::array kInterrupts = {SIGINT, SIGTERM, SIGHUP};
+
+std::atomic<int> noted = 0;  // the signal that came first
+static_assert(std::atomic<int>::is_always_lock_free, "a signal handler may not take a lock");
+
+void note(int signal) {
+  int none = 0;
+  noted.compare_exchange_strong(none, signal);
+}
+
+/// Unless it is ignored.
+void handle(int signal, void (*handler)(int)) {
+  struct sigaction action {};
+  sigaction(signal, nullptr, &action);
+  if (action.sa_handler == SIG_IGN) return;
+  action = {};
+  action.sa_handler = handler;
+  action.sa_flags = static_cast<int>(SA_RESETHAND | SA_RESTART);
+  sigaction(signal, &action, nullptr);
+}
 
 }  // namespace
 
 InterruptGuard::InterruptGuard() {
-  noted = false;
-  struct sigaction previous {};
-  sigaction(SIGINT, nullptr, &previous);
-  if (previous.sa_handler == SIG_IGN) return;
-  struct sigaction action {};
-  action.sa_handler = [](int) { noted = true; };
-  action.sa_flags = static_cast<int>(SA_RESETHAND | SA_RESTART);
-  sigaction(SIGINT, &action, nullptr);
+  noted = 0;
+  for (const int signal : kInterrupts) handle(signal, note);
 }
 
 InterruptGuard::~InterruptGuard() {
-  struct sigaction previous {};
-  sigaction(SIGINT, nullptr, &previous);
-  if (previous.sa_handler != SIG_IGN) std::signal(SIGINT, SIG_DFL);
+  for (const int signal : kInterrupts) handle(signal, SIG_DFL);
 }
 
 bool InterruptGuard::interrupted() {
-  return noted;
+  return noted != 0;
+}
+
+int InterruptGuard::exit_code() {
+  return 128 + noted;
 }
 
 launch::Captured capture_until_interrupted(const std::vector<std::string>& command,

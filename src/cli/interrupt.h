@@ -8,10 +8,8 @@
 
 namespace lockstep::cli {
 
-constexpr int kExitInterrupted = 130;  // 128 + SIGINT, as shells report it
-
-/// While one lives, the first Ctrl-C (SIGINT) is only noted, so that work can end at a good place; the second
-/// one ends the process. A SIGINT that the parent had ignored stays ignored. One at a time.
+/// While one lives, the first Ctrl-C (SIGINT), SIGTERM or SIGHUP is only noted, so that work can end at a
+/// good place; the same one again ends the process. What the parent had ignored stays ignored. One at a time.
 class InterruptGuard {
  public:
   InterruptGuard();
@@ -19,24 +17,26 @@ class InterruptGuard {
   InterruptGuard(const InterruptGuard&) = delete;
   InterruptGuard& operator=(const InterruptGuard&) = delete;
 
-  /// Whether Ctrl-C was pressed since the guard was made.
+  /// Whether such a signal came since the guard was made.
   static bool interrupted();
+  /// What a process that ends by the first of them exits with: 128 + signal.
+  static int exit_code();
 };
 
-/// Thrown by work that ends where Ctrl-C found it.
+/// Thrown by work that ends where such a signal found it.
 struct Interrupted {};
 
-/// Throws Interrupted if Ctrl-C was pressed.
+/// Throws Interrupted if one came.
 inline void stop_if_interrupted() {
   if (InterruptGuard::interrupted()) throw Interrupted{};
 }
 
-/// launch::capture that throws Interrupted if Ctrl-C was pressed before it or meanwhile.
+/// launch::capture that throws Interrupted if one came before it or meanwhile.
 launch::Captured capture_until_interrupted(const std::vector<std::string>& command,
                                            const launch::Environment& environment,
                                            std::chrono::milliseconds limit);
 
-/// A verb's work under a guard: its exit code, or kExitInterrupted if it threw Interrupted, with nothing left
+/// A verb's work under a guard: its exit code, or InterruptGuard's if it threw Interrupted, with nothing left
 /// behind.
 template <typename Work>
 int until_interrupted(const Work& work) {
@@ -44,7 +44,7 @@ int until_interrupted(const Work& work) {
   try {
     return work();
   } catch (const Interrupted&) {
-    return kExitInterrupted;
+    return InterruptGuard::exit_code();
   }
 }
 

@@ -54,7 +54,7 @@ class Watcher {
     check();
     while (true) {
       const auto event = watch.wait(is_interactive_, InterruptGuard::interrupted);
-      if (event == lab::FileWatch::Event::kEnd) return kExitInterrupted;
+      if (event == lab::FileWatch::Event::kEnd) return InterruptGuard::exit_code();
       if (event == lab::FileWatch::Event::kSaved) {
         check();
       } else if (!obey()) {

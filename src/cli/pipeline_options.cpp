@@ -31,22 +31,25 @@ plan::PipelineShape PipelineOptions::shape_of(const plan::Schedule& schedule,
           .chunks = schedule.interleaves ? static_cast<int>(of_interleaved) : 1};
 }
 
-const plan::Schedule& schedule_named(const std::string& word) {
+const plan::Schedule& schedule_named(const std::string& word, const std::vector<plan::Schedule>& offered) {
   try {
     return plan::find_schedule(word);
-  } catch (const UsageError& error) {
-    std::vector<std::string> known;
-    for (const auto& schedule : plan::schedules()) known.emplace_back(schedule.name);
-    throw UsageError(with_nearest(error.what(), word, known));
+  } catch (const UsageError&) {
+    std::vector<std::string> names;
+    for (const auto& schedule : offered) names.emplace_back(schedule.name);
+    const std::string problem =
+        fmt::format("schedule '{}': unknown; hint: one of {}", word, fmt::join(names, ", "));
+    throw UsageError(with_nearest(problem, word, names));
   }
 }
 
-std::vector<plan::Schedule> parse_schedules(const std::string& names) {
-  if (names == "all") return plan::schedules();
+std::vector<plan::Schedule> parse_schedules(const std::string& names,
+                                            const std::vector<plan::Schedule>& offered) {
+  if (names == "all") return offered;
   std::vector<plan::Schedule> found;
   for (size_t begin = 0; begin <= names.size();) {
     const size_t end = std::min(names.find(',', begin), names.size());
-    found.push_back(schedule_named(names.substr(begin, end - begin)));
+    found.push_back(schedule_named(names.substr(begin, end - begin), offered));
     begin = end + 1;
   }
   return found;

@@ -24,11 +24,13 @@ struct PipelineOptions {
                                const std::vector<plan::Schedule>& chosen) const;
 };
 
-/// A schedule as typed. Throws UsageError with the nearest, or with what there is.
-const plan::Schedule& schedule_named(const std::string& word);
+/// A schedule as typed. Throws UsageError that tells of those on offer, and of the nearest among them.
+const plan::Schedule& schedule_named(const std::string& word,
+                                     const std::vector<plan::Schedule>& offered = plan::schedules());
 
-/// Schedules as typed: `gpipe,1f1b`, or `all`. Throws as schedule_named().
-std::vector<plan::Schedule> parse_schedules(const std::string& names);
+/// Schedules as typed: `gpipe,1f1b`, or `all` on offer. Throws as schedule_named().
+std::vector<plan::Schedule> parse_schedules(const std::string& names,
+                                            const std::vector<plan::Schedule>& offered = plan::schedules());
 
 /// Throws UsageError if a collective's name is `pipeline`, in any spelling or after a flag: it is no
 /// collective, but a verb with `verb`.

@@ -96,18 +96,6 @@ nlohmann::json to_json(const Job& job) {
           {"ranks", std::move(ranks)}};
 }
 
-/// A variable that the shell does not know (`--nnodes "$N"`) must not count as no flag at all.
-void refuse_empty_values(const Invocation& invocation) {
-  const auto& words = invocation.words;
-  for (size_t i = 1; i < words.size() - invocation.program.size(); ++i) {
-    // An empty word that follows no flag would be the program.
-    const bool after_equals = words[i].starts_with("--") && words[i].find('=') == words[i].size() - 1;
-    if (!words[i].empty() && !after_equals) continue;
-    throw UsageError(fmt::format("{}: the value is empty; hint: give one, or leave the flag out",
-                                 after_equals ? words[i].substr(0, words[i].size() - 1) : words[i - 1]));
-  }
-}
-
 void check_engine(const std::string& name, const std::string& origin) {
   if (name.empty()) {
     throw UsageError(
@@ -136,7 +124,6 @@ int run(RunOptions& options, const Invocation& invocation) {
   if (options.explain && !options.job.dry_run) {
     throw UsageError("lockstep run: --explain tells of a plan; hint: add --dry-run");
   }
-  refuse_empty_values(invocation);
   options.job.program = invocation.program;
   const auto environment = launch::current_environment();
   check_engines(options.job, environment);

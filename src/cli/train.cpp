@@ -9,7 +9,6 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 
-#include "cli/interrupt.h"
 #include "cli/progress.h"
 #include "cli/stop_signals.h"
 #include "cli/terminal.h"

@@ -6,7 +6,6 @@
 #include <filesystem>
 
 #include "cli/bench_settings.h"
-#include "cli/interrupt.h"
 #include "cli/machine.h"
 #include "cli/stop_signals.h"
 #include "cli/terminal.h"

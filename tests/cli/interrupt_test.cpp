@@ -7,11 +7,15 @@
 namespace lockstep::cli {
 namespace {
 
-TEST(InterruptGuard, NotesTheFirstCtrlC) {
-  const InterruptGuard guard;
-  EXPECT_FALSE(InterruptGuard::interrupted());
-  std::raise(SIGINT);
-  EXPECT_TRUE(InterruptGuard::interrupted());
+TEST(InterruptGuard, NotesTheFirstSignalThatAsksToStop) {
+  for (const int signal : {SIGINT, SIGTERM, SIGHUP}) {
+    const InterruptGuard guard;
+    EXPECT_FALSE(InterruptGuard::interrupted());
+    std::raise(signal);
+    EXPECT_TRUE(InterruptGuard::interrupted());
+    std::raise(signal == SIGINT ? SIGTERM : SIGINT);
+    EXPECT_EQ(InterruptGuard::exit_code(), 128 + signal);
+  }
 }
 
 TEST(InterruptGuard, ForgetsWhatAnEarlierGuardNoted) {

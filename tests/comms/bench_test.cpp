@@ -2,6 +2,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <csignal>
 #include <fstream>
 #include <nlohmann/json.hpp>
 
@@ -34,11 +35,11 @@ TEST(BenchLauncher, PrintsWhenADeathIsNoticedAndWhenAllAreGoneWithTheirSpread) {
   EXPECT_TRUE(document["front_door_ms"].is_null());
 }
 
-TEST(BenchCollectives, CtrlCLeavesNothing) {
-  for (const char* engine : {"shm", "mpi"}) {
-    const Ended ended =
-        ctrl_c_at_work(bench_command("allreduce", {"--world", "2", "--rounds", "1000", "--engines", engine}));
-    EXPECT_EQ(ended.exit_code, 130) << engine << ": " << ended.errors;
+TEST(BenchCollectives, ASignalToStopLeavesNothing) {
+  for (const auto& [engine, signal] : {std::pair("shm", SIGHUP), std::pair("mpi", SIGINT)}) {
+    const Ended ended = stop_at_work(
+        bench_command("allreduce", {"--world", "2", "--rounds", "1000", "--engines", engine}), signal);
+    EXPECT_EQ(ended.exit_code, 128 + signal) << engine << ": " << ended.errors;
     EXPECT_TRUE(ended.left_nothing) << engine;
   }
 }

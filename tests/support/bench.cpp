@@ -1,6 +1,5 @@
 #include "support/bench.h"
 
-#include <csignal>
 #include <filesystem>
 #include <nlohmann/json.hpp>
 #include <stdexcept>
@@ -34,13 +33,13 @@ std::vector<std::string> names_of(const nlohmann::json& rows, const char* key) {
   return names;
 }
 
-Ended ctrl_c_at_work(const std::vector<std::string>& command) {
+Ended stop_at_work(const std::vector<std::string>& command, int signal) {
   const TemporaryFolder folder;
   Child child(command, {.environment = {{"TMPDIR", folder.path().string()}}});
   if (!eventually([&] { return holds_request(folder.path()); })) {
     throw std::runtime_error("it never began: " + child.errors());
   }
-  child.send(SIGINT);
+  child.send(signal);
   const int exit_code = child.wait();
   return {.exit_code = exit_code,
           .errors = child.errors(),

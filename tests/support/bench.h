@@ -19,8 +19,8 @@ struct Ended {
   bool left_nothing;  ///< Neither a process nor a temporary file.
 };
 
-/// Starts a benchmark, sends it Ctrl-C when its ranks have been told their work, and waits for the end.
+/// Starts a benchmark, sends it `signal` when its ranks have been told their work, and waits for the end.
 /// Throws if either takes more than kPatience.
-Ended ctrl_c_at_work(const std::vector<std::string>& command);
+Ended stop_at_work(const std::vector<std::string>& command, int signal);
 
 }  // namespace lockstep::test

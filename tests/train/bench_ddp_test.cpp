@@ -2,6 +2,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <csignal>
 #include <nlohmann/json.hpp>
 
 #include "support/bench.h"
@@ -79,7 +80,7 @@ TEST(BenchDdp, MistakesAreRefusedByValueBeforeARankStarts) {
       {{"--model", "mpl:128x16"}, "--model 'mpl:128x16': not a model; hint: mlp:WIDTHxLAYERS"},
       {{"--model", "mlp:128"}, "--model 'mlp:128': not a model"},
       {{"--model", "mlp:0x16"}, "--model 'mlp:0x16': not a model"},
-      {{"--model", ""}, "--model '': names nothing"},
+      {{"--model", ""}, "--model: the value is empty"},
       {{"--batch", "0"}, "--batch '0': not a number of samples"},
       {{"--batch", "32,64"}, "--batch '32,64': 2 batches for 1 models; hint: one for all, or one for each"},
       {{"--optimizer", "adamw"}, "--optimizer: 'adamw' is none of adam, sgd, torch-adam"},
@@ -104,9 +105,10 @@ TEST(BenchDdp, HelpHasAnExample) {
   EXPECT_THAT(child.output(), HasSubstr("lockstep bench ddp --world 2 --model mlp:128x16 --batch 32"));
 }
 
-TEST(BenchDdp, CtrlCEndsItWithNothingLeft) {
-  const Ended ended = ctrl_c_at_work(bench({"--model", "mlp:16x3", "--batch", "4", "--rounds", "1000"}));
-  EXPECT_EQ(ended.exit_code, 130) << ended.errors;
+TEST(BenchDdp, SigtermEndsItWithNothingLeft) {
+  const Ended ended =
+      stop_at_work(bench({"--model", "mlp:16x3", "--batch", "4", "--rounds", "1000"}), SIGTERM);
+  EXPECT_EQ(ended.exit_code, 128 + SIGTERM) << ended.errors;
   EXPECT_TRUE(ended.left_nothing);
 }
 

@@ -2,6 +2,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <csignal>
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <set>
@@ -104,7 +105,8 @@ struct Mistake {
 
 TEST(BenchPipeline, MistakesAreRefusedByValueBeforeARankStarts) {
   const std::vector<Mistake> mistakes = {
-      {{"--schedules", "1f2b"}, "schedule '1f2b': unknown; hint: one of naive, gpipe, 1f1b"},
+      {{"--schedules", "1f2b"},
+       "schedule '1f2b': unknown; hint: one of naive, gpipe, 1f1b, interleaved; did you mean 1f1b?"},
       {{"--schedules", "zb-h1"}, "--schedules zb-h1: splits backward in two"},
       {{"--schedules", "1f1b", "--chunks", "2"}, "--chunks 2: 1f1b has one chunk on each rank"},
       {{"--stages", "65"}, "--stages 65: each is a process here"},
@@ -128,9 +130,9 @@ TEST(BenchPipeline, MistakesAreRefusedByValueBeforeARankStarts) {
   }
 }
 
-TEST(BenchPipeline, CtrlCEndsItWithNothingLeft) {
-  const Ended ended = ctrl_c_at_work(bench({"--sleep", "1,1,1", "--rounds", "1000"}));
-  EXPECT_EQ(ended.exit_code, 130) << ended.errors;
+TEST(BenchPipeline, SigtermEndsItWithNothingLeft) {
+  const Ended ended = stop_at_work(bench({"--sleep", "1,1,1", "--rounds", "1000"}), SIGTERM);
+  EXPECT_EQ(ended.exit_code, 128 + SIGTERM) << ended.errors;
   EXPECT_TRUE(ended.left_nothing);
 }
 

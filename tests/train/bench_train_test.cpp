@@ -2,6 +2,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <csignal>
 #include <fstream>
 #include <nlohmann/json.hpp>
 
@@ -137,7 +138,7 @@ TEST_F(BenchTrain, AModelThatMemoryDoesNotHoldIsRefused) {
 }
 
 TEST_F(BenchTrain, CtrlCEndsItWithNothingLeft) {
-  const Ended ended = ctrl_c_at_work(tiny({"--rounds", "1000"}));
+  const Ended ended = stop_at_work(tiny({"--rounds", "1000"}), SIGINT);
   EXPECT_EQ(ended.exit_code, 130) << ended.errors;
   EXPECT_TRUE(ended.left_nothing);
 }
