@@ -56,6 +56,7 @@ nlohmann::json to_json(const std::vector<Row>& rows, const Facts& facts) {
         {"name", row.name}, {"status", doctor::to_string(row.status)}, {"value", row.value}};
     if (!row.mend.empty()) entry["mend"] = row.mend;
     if (!row.numbers.empty()) entry["numbers"] = row.numbers;
+    if (!row.names.empty()) entry["names"] = row.names;
     list.push_back(std::move(entry));
   }
   return {{"rows", std::move(list)},

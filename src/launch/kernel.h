@@ -18,6 +18,7 @@ KernelFeatures kernel_features();
 
 /// This process's limits; empty for unlimited.
 struct Limits {
+  std::optional<uint64_t> address_space_bytes;  ///< `ulimit -v`
   std::optional<uint64_t> locked_memory_bytes;  ///< `ulimit -l`
   std::optional<uint64_t> open_files;           ///< `ulimit -n`
   std::optional<uint64_t> open_files_hard;      ///< What `ulimit -n` may be raised to.

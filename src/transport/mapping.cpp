@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "launch/cgroup.h"
+#include "launch/kernel.h"
 #include "launch/memory.h"
 #include "lockstep/error.h"
 
@@ -21,6 +22,16 @@ namespace {
 
 [[noreturn]] void refuse(const char* what) {
   throw Error(fmt::format("shared memory: {}: {}", what, std::strerror(errno)));
+}
+
+[[noreturn]] void refuse_addresses(size_t bytes) {
+  const auto limit = launch::limits().address_space_bytes;
+  if (errno != ENOMEM || !limit) refuse("mmap");
+  const auto gibibytes = [](uint64_t count) { return static_cast<double>(count) / (1 << 30); };
+  throw Error(
+      fmt::format("shared memory: a rank's takes {:.1f} GiB of addresses, the limit of all is {:.1f} GiB "
+                  "(ulimit -v); hint: ulimit -v unlimited, which costs no memory",
+                  gibibytes(bytes), gibibytes(*limit)));
 }
 
 /// Over a limit the kernel may end the process rather than refuse: better to ask first.
@@ -52,7 +63,7 @@ Mapping::Mapping(launch::UniqueFd descriptor, size_t span_bytes)
     : descriptor_(std::move(descriptor)), span_bytes_(span_bytes), owner_(getpid()) {
   void* const base =
       mmap(nullptr, span_bytes_, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, descriptor_.get(), 0);
-  if (base == MAP_FAILED) refuse("mmap");
+  if (base == MAP_FAILED) refuse_addresses(span_bytes_);
   base_ = static_cast<std::byte*>(base);
   // A child that writes to it would change its parent's memory.
   madvise(base, span_bytes_, MADV_DONTFORK);

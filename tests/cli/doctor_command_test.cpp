@@ -61,15 +61,25 @@ TEST(DoctorCommand, PrintsEveryRowAsJson) {
     EXPECT_TRUE(names.insert(row.at("name")).second) << "twice: " << row;
     faults += status == "fault" ? 1 : 0;
   }
-  for (const char* name : {"cores", "memory", "control group", "caches", "memory copy", "LibTorch",
-                           "OpenBLAS kernels", "threads", "engine threads", "engine shm", "engine gloo",
-                           "engine mpi", "kernel", "ulimit -l", "ulimit -n", "/dev/shm", "SLURM", "ports"}) {
+  for (const char* name :
+       {"cores", "memory", "control group", "caches", "memory copy", "LibTorch", "OpenBLAS kernels",
+        "threads", "engine threads", "engine shm", "engine gloo", "engine mpi", "kernel", "ulimit -v",
+        "ulimit -l", "ulimit -n", "/dev/shm", "SLURM", "ports"}) {
     EXPECT_TRUE(names.contains(name)) << name;
   }
   EXPECT_EQ(report.document.at("faults"), faults);
   EXPECT_EQ(report.exit_code, faults > 0 ? 1 : 0);
   EXPECT_THAT(report.document.at("export").get<std::string>(), HasSubstr("export OMP_NUM_THREADS="));
 }
+
+#if !defined(LOCKSTEP_ASAN) && !defined(LOCKSTEP_TSAN)  // whose shadows take terabytes of addresses
+TEST(DoctorCommand, EndsWithAFaultUnderTooSmallAnAddressSpace) {
+  const auto run = start({"sh", "-c", "ulimit -v 500000; exec \"$0\" doctor", kCommand}, plain_environment());
+  EXPECT_EQ(run.exit_code, 1) << run.errors;
+  EXPECT_THAT(run.output, HasSubstr("address space: 488 MiB; a program with LibTorch needs 2 GiB"));
+  EXPECT_EQ(run.errors, "");
+}
+#endif
 
 TEST(DoctorCommand, SaysThatTheUsersKernelsAreTooLow) {
   const Environment plain = plain_environment();

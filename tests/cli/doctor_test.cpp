@@ -12,8 +12,6 @@ namespace {
 using testing::HasSubstr;
 using testing::Not;
 
-constexpr uint64_t kGibibyte = uint64_t{1} << 30;
-
 TorchProbe torch_with(const std::string& core, double gflops) {
   return {.ok = true,
           .version = "2.6.0",
@@ -45,7 +43,8 @@ Facts healthy() {
   facts.blas.found = facts.blas.mended = openblas_with("SkylakeX");
   facts.blas.torch = facts.blas.mended_torch = torch_with("SkylakeX", 158);
   facts.copy = {.one_core = 10e9, .all_cores = 30e9};
-  facts.limits = {.locked_memory_bytes = 8 << 20, .open_files = 1024, .open_files_hard = 4096};
+  facts.limits = {
+      .address_space_bytes = {}, .locked_memory_bytes = 8 << 20, .open_files = 1024, .open_files_hard = 4096};
   facts.dev_shm = {.found = true, .total_bytes = kGibibyte, .free_bytes = kGibibyte};
   facts.network = {
       .loopback_problem = "", .usual_port_problem = "", .first_local_port = 32768, .last_local_port = 60999};
@@ -77,7 +76,8 @@ TEST(Doctor, SaysWhatEveryFindingIsMendedWith) {
   sick.cgroup = {.cpus = 0.5, .memory_bytes = kGibibyte};
   sick.blas.torch = sick.blas.mended_torch = {};
   sick.kernel = {.pidfd_problem = "no", .subreaper_problem = "no", .memfd_problem = "no"};
-  sick.limits = {.locked_memory_bytes = 0, .open_files = 64, .open_files_hard = 64};
+  sick.limits = {
+      .address_space_bytes = 1 << 20, .locked_memory_bytes = 0, .open_files = 64, .open_files_hard = 64};
   sick.dev_shm = {};
   sick.engines = {.gloo_problem = "no", .mpirun_problem = "no"};
   sick.network.loopback_problem = "no";
@@ -222,7 +222,8 @@ TEST(MemoryRow, GoesByTheTighterOfMachineAndControlGroup) {
 
 TEST(LimitRows, WarnBelowWhatTrainingNeeds) {
   Facts facts = healthy();
-  facts.limits = {.locked_memory_bytes = 64 << 10, .open_files = 256, .open_files_hard = 4096};
+  facts.limits.locked_memory_bytes = 64 << 10;
+  facts.limits.open_files = 256;
   EXPECT_EQ(locked_memory_row(facts).status, Status::kWarning);
   EXPECT_EQ(open_files_row(facts).mend, "ulimit -n 4096");
   facts.limits.open_files_hard = 256;
@@ -232,6 +233,39 @@ TEST(LimitRows, WarnBelowWhatTrainingNeeds) {
   EXPECT_EQ(open_files_row(facts).status, Status::kOk);
   facts.dev_shm.free_bytes = 64 << 20;  // what docker gives
   EXPECT_EQ(dev_shm_row(facts).status, Status::kWarning);
+}
+
+TEST(LimitRows, TooSmallAnAddressSpaceIsAFaultAndWhatLibTorchIsMendedWith) {
+  Facts facts = healthy();
+  facts.limits.address_space_bytes = kGibibyte;
+  facts.blas.torch = facts.blas.mended_torch = {.problem = "too small an address space (ulimit -v)"};
+  EXPECT_EQ(address_space_row(facts).status, Status::kFault);
+  EXPECT_EQ(address_space_row(facts).value, "address space: 1 GiB; a program with LibTorch needs 2 GiB");
+  EXPECT_THAT(address_space_row(facts).mend, testing::StartsWith("ulimit -v unlimited"));
+  EXPECT_EQ(libtorch_row(facts).mend, address_space_row(facts).mend);
+  facts.limits.address_space_bytes = 65 * kGibibyte;
+  EXPECT_EQ(address_space_row(facts).status, Status::kWarning);
+  EXPECT_EQ(address_space_row(facts).value,
+            "address space: 65 GiB; ranks that share memory map 64 GiB, one on each core");
+  facts.limits.address_space_bytes = 66 * kGibibyte;
+  EXPECT_EQ(address_space_row(facts).status, Status::kOk);
+}
+
+TEST(Rows, TellProgramsNumbersAndNamesApartFromProse) {
+  Facts facts = healthy();
+  facts.cgroup = {.cpus = 2.5, .memory_bytes = kGibibyte};
+  facts.slurm = "/usr/bin/scontrol";
+  EXPECT_EQ(cores_row(facts).names.at("model"), "A Xeon");
+  EXPECT_EQ(cgroup_row(facts).numbers.at("cpus"), 2.5);
+  EXPECT_EQ(cgroup_row(facts).numbers.at("memory_bytes"), kGibibyte);
+  EXPECT_EQ(caches_row(facts).numbers.at("l3_bytes"), 32 << 20);
+  EXPECT_EQ(libtorch_row(facts).names.at("version"), "2.6.0");
+  EXPECT_EQ(openblas_row(facts).names.at("right_core"), "SkylakeX");
+  EXPECT_EQ(open_files_row(facts).numbers.at("limit"), 1024);
+  EXPECT_FALSE(address_space_row(facts).numbers.contains("limit")) << "unlimited";
+  EXPECT_EQ(dev_shm_row(facts).numbers.at("free_bytes"), kGibibyte);
+  EXPECT_EQ(slurm_row(facts).names.at("scontrol"), "/usr/bin/scontrol");
+  EXPECT_EQ(ports_row(facts).numbers.at("first_local_port"), 32768);
 }
 
 TEST(PortsRow, NamesTheUsualPortWhenItIsTaken) {

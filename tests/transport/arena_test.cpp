@@ -3,9 +3,12 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <map>
 #include <random>
@@ -124,6 +127,25 @@ TEST(Arena, RefusesMoreThanThereIsByAnErrorAndGoesOn) {
   arena.deallocate(small);
   arena.deallocate(arena.allocate(kSpan));
 }
+
+#if !defined(LOCKSTEP_ASAN) && !defined(LOCKSTEP_TSAN)  // whose shadows take terabytes of addresses
+TEST(ArenaDeathTest, NamesTheLimitOfAddressesThatItPasses) {
+  EXPECT_EXIT(
+      {
+        rlimit limit{};
+        getrlimit(RLIMIT_AS, &limit);
+        limit.rlim_cur = size_t{2} << 30;
+        setrlimit(RLIMIT_AS, &limit);
+        try {
+          const Arena arena(size_t{4} << 30);
+        } catch (const Error& error) {
+          std::fputs(error.what(), stderr);
+          std::_Exit(7);
+        }
+      },
+      testing::ExitedWithCode(7), "4.0 GiB of addresses, the limit of all is 2.0 GiB .ulimit -v.; hint: ");
+}
+#endif
 
 TEST(Arena, GivesNothingOutOnceRetired) {
   Arena arena(kSpan);

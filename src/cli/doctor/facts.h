@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -60,6 +61,14 @@ struct Facts {
   NetworkFacts network;
   std::string slurm;  ///< The path of scontrol; "" if there is none.
 
+  /// What LibTorch's libraries map, whatever of it becomes memory; with less, OpenBLAS may wait for ever.
+  static constexpr uint64_t kTorchAddresses = uint64_t{2} << 30;
+  bool has_addresses(uint64_t bytes) const { return limits.address_space_bytes.value_or(bytes) >= bytes; }
+  bool has_addresses_for_torch() const { return has_addresses(kTorchAddresses); }
+  /// Bytes that programs could still take, by the machine and the control group.
+  uint64_t usable_memory() const {
+    return std::min(memory.available_bytes, cgroup.memory_bytes.value_or(memory.available_bytes));
+  }
   /// A variable of the user's environment; "" if it is not set.
   std::string variable(const std::string& name) const {
     const auto found = environment.find(name);

@@ -17,17 +17,23 @@ namespace lockstep::cli::doctor {
 
 namespace {
 
+constexpr const char* kTooFewAddresses = "too small an address space (ulimit -v)";
+
 /// A second look costs a start of LibTorch: only taken when the setting would change something.
-BlasFacts gather_blas(const launch::CpuFeatures& cpu, const launch::Environment& environment) {
+BlasFacts gather_blas(const Facts& known) {
+  const launch::Environment& environment = known.environment;
+  const auto probe = [&](const launch::Environment& with) {
+    return known.has_addresses_for_torch() ? probe_torch(with) : TorchProbe{.problem = kTooFewAddresses};
+  };
   const launch::Environment untouched = launch::with_coretype(environment, "");
   BlasFacts facts;
   facts.found = launch::probe_openblas(environment);
-  facts.right = launch::choose_coretype(cpu, launch::probe_openblas(untouched), untouched);
-  facts.torch = probe_torch(environment);
+  facts.right = launch::choose_coretype(known.cpu, launch::probe_openblas(untouched), untouched);
+  facts.torch = probe(environment);
   const launch::Environment mended = launch::with_coretype(environment, facts.right.coretype);
   facts.mended = launch::probe_openblas(mended);
   const bool same = facts.mended.core == facts.found.core || facts.torch.missing;
-  facts.mended_torch = same ? facts.torch : probe_torch(mended);
+  facts.mended_torch = same ? facts.torch : probe(mended);
   return facts;
 }
 
@@ -97,11 +103,13 @@ Facts gather() {
   facts.cgroup = launch::cgroup_limits();
   facts.memory = launch::memory();
   facts.caches = launch::caches();
-  facts.blas = gather_blas(facts.cpu, facts.environment);
-  const uint64_t cache_bytes = facts.caches.empty() ? 0 : facts.caches.back().bytes;
-  facts.copy = measure_copy_rate(facts.cores, cache_bytes, facts.memory.available_bytes / 4);
-  facts.kernel = launch::kernel_features();
   facts.limits = launch::limits();
+  facts.blas = gather_blas(facts);
+  const uint64_t cache_bytes = facts.caches.empty() ? 0 : facts.caches.back().bytes;
+  const uint64_t memory_bytes =
+      std::min(facts.usable_memory(), facts.limits.address_space_bytes.value_or(UINT64_MAX));
+  facts.copy = measure_copy_rate(facts.cores, cache_bytes, memory_bytes / 4);
+  facts.kernel = launch::kernel_features();
   facts.dev_shm = launch::dev_shm();
   facts.engines = {.gloo_problem = gloo_problem(), .mpirun_problem = mpirun_problem(facts.environment)};
   facts.network = gather_network();

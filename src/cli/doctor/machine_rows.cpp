@@ -6,12 +6,6 @@
 
 namespace lockstep::cli::doctor {
 
-namespace {
-
-constexpr uint64_t kGibibyte = uint64_t{1} << 30;
-
-}  // namespace
-
 Row cores_row(const Facts& facts) {
   const int cpus = facts.cpus();
   std::string value = count_text(std::ssize(facts.cores), "core");
@@ -20,13 +14,14 @@ Row cores_row(const Facts& facts) {
   if (cpus < facts.machine_cpus) {
     value += fmt::format("; affinity allows {} of {} CPUs", cpus, facts.machine_cpus);
   }
-  return {.name = "cores", .value = value, .numbers = {{"cores", facts.cores.size()}, {"cpus", cpus}}};
+  Row row{.name = "cores", .value = value, .numbers = {{"cores", facts.cores.size()}, {"cpus", cpus}}};
+  if (!facts.cpu.model_name.empty()) row.names["model"] = facts.cpu.model_name;
+  return row;
 }
 
 Row memory_row(const Facts& facts) {
   const auto& memory = facts.memory;
-  const uint64_t limit = facts.cgroup.memory_bytes.value_or(memory.total_bytes);
-  const uint64_t usable = std::min(memory.available_bytes, limit);
+  const uint64_t usable = facts.usable_memory();
   Row row{.name = "memory",
           .value = fmt::format("{}, of which {} available", bytes_text(memory.total_bytes),
                                bytes_text(memory.available_bytes)),
@@ -45,6 +40,8 @@ Row cgroup_row(const Facts& facts) {
   const std::string memory =
       limits.memory_bytes ? fmt::format("memory {}", bytes_text(*limits.memory_bytes)) : "memory unlimited";
   Row row{.name = "control group", .value = fmt::format("{}, {}", cpus, memory)};
+  if (limits.cpus) row.numbers["cpus"] = *limits.cpus;
+  if (limits.memory_bytes) row.numbers["memory_bytes"] = static_cast<double>(*limits.memory_bytes);
   if (limits.cpus && *limits.cpus < 1) {
     row.status = Status::kWarning;
     row.value += "; ranks will be halted again and again";
@@ -54,13 +51,15 @@ Row cgroup_row(const Facts& facts) {
 }
 
 Row caches_row(const Facts& facts) {
+  Row row{.name = "caches"};
   std::vector<std::string> levels;
   for (const auto& cache : facts.caches) {
     levels.push_back(fmt::format("L{} {}{}", cache.level, bytes_text(cache.bytes),
                                  cache.cores > 1 ? fmt::format(" for {} cores", cache.cores) : " a core"));
+    row.numbers[fmt::format("l{}_bytes", cache.level)] = static_cast<double>(cache.bytes);
   }
-  const std::string value = fmt::format("{}", fmt::join(levels, ", "));
-  return {.name = "caches", .value = levels.empty() ? "this machine does not tell" : value};
+  row.value = levels.empty() ? "this machine does not tell" : fmt::format("{}", fmt::join(levels, ", "));
+  return row;
 }
 
 Row copy_row(const Facts& facts) {

@@ -8,6 +8,7 @@
 namespace lockstep::cli::doctor {
 
 inline constexpr uint64_t kMebibyte = uint64_t{1} << 20;
+inline constexpr uint64_t kGibibyte = uint64_t{1} << 30;
 
 enum class Status { kOk, kWarning, kFault };
 
@@ -18,9 +19,10 @@ std::string_view to_string(Status status);
 struct Row {
   std::string name;
   Status status = Status::kOk;
-  std::string value = {};                      ///< What was found, one line.
-  std::string mend = {};                       ///< A shell command that mends it; never empty unless ok.
-  std::map<std::string, double> numbers = {};  ///< What was measured, for JSON.
+  std::string value = {};                         ///< What was found, one line.
+  std::string mend = {};                          ///< A shell command that mends it; never empty unless ok.
+  std::map<std::string, double> numbers = {};     ///< For JSON: what was measured; no entry for unlimited.
+  std::map<std::string, std::string> names = {};  ///< For JSON: versions, kernels, paths.
 };
 
 /// 1536 -> "1.5 KiB".

@@ -9,7 +9,8 @@ std::vector<Row> all_rows(const Facts& facts) {
     rows.push_back(make(facts));
   }
   for (auto& row : engine_rows(facts)) rows.push_back(std::move(row));
-  for (auto* make : {launcher_row, locked_memory_row, open_files_row, dev_shm_row, slurm_row, ports_row}) {
+  for (auto* make : {launcher_row, address_space_row, locked_memory_row, open_files_row, dev_shm_row,
+                     slurm_row, ports_row}) {
     rows.push_back(make(facts));
   }
   return rows;

@@ -24,6 +24,7 @@ Row threads_row(const Facts& facts);
 /// One for each engine.
 std::vector<Row> engine_rows(const Facts& facts);
 
+Row address_space_row(const Facts& facts);
 Row locked_memory_row(const Facts& facts);
 Row open_files_row(const Facts& facts);
 Row dev_shm_row(const Facts& facts);

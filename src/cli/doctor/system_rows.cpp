@@ -9,9 +9,12 @@ namespace lockstep::cli::doctor {
 
 namespace {
 
-std::string limit_text(std::optional<uint64_t> limit, bool bytes) {
-  if (!limit) return "unlimited";
-  return bytes ? bytes_text(*limit) : fmt::format("{}", *limit);
+/// `open files: 1024`, with the number for JSON.
+Row limit_row(const char* name, const char* what, std::optional<uint64_t> limit,
+              std::string (*text)(uint64_t)) {
+  Row row{.name = name, .value = fmt::format("{}: {}", what, limit ? text(*limit) : "unlimited")};
+  if (limit) row.numbers["limit"] = static_cast<double>(*limit);
+  return row;
 }
 
 Row gloo_row(const Facts& facts, Row row) {
@@ -34,9 +37,8 @@ Row mpi_row(const Facts& facts, Row row) {
 }
 
 Row shm_row(const Facts& facts, Row row) {
-  const uint64_t limit = facts.cgroup.memory_bytes.value_or(facts.memory.available_bytes);
   if (facts.kernel.memfd_problem.empty()) {
-    row.value += fmt::format("; up to {}", bytes_text(std::min(limit, facts.memory.available_bytes)));
+    row.value += fmt::format("; up to {}", bytes_text(facts.usable_memory()));
     return row;
   }
   row.status = Status::kFault;
@@ -60,7 +62,10 @@ std::vector<Row> engine_rows(const Facts& facts) {
       rows.push_back(std::move(row));
       continue;
     }
-    if (!engine.version.empty()) row.value += fmt::format(", version {}", engine.version);
+    if (!engine.version.empty()) {
+      row.value += fmt::format(", version {}", engine.version);
+      row.names["version"] = engine.version;
+    }
     if (engine.name == "shm") row = shm_row(facts, std::move(row));
     if (engine.name == "gloo") row = gloo_row(facts, std::move(row));
     if (engine.name == "mpi") row = mpi_row(facts, std::move(row));
@@ -69,9 +74,27 @@ std::vector<Row> engine_rows(const Facts& facts) {
   return rows;
 }
 
+Row address_space_row(const Facts& facts) {
+  const auto limit = facts.limits.address_space_bytes;
+  Row row = limit_row("ulimit -v", "address space", limit, bytes_text);
+  if (!facts.has_addresses_for_torch()) {
+    row.status = Status::kFault;
+    row.value += fmt::format("; a program with LibTorch needs {}", bytes_text(Facts::kTorchAddresses));
+  } else if (const uint64_t shared = facts.memory.total_bytes * facts.cores.size();
+             !facts.has_addresses(Facts::kTorchAddresses + shared)) {
+    // The engine shm maps as much as the machine has for each rank, and memory is taken as it is used.
+    row.status = Status::kWarning;
+    row.value += fmt::format("; ranks that share memory map {}, one on each core", bytes_text(shared));
+  } else {
+    return row;
+  }
+  row.mend = "ulimit -v unlimited  # refused? then in a new shell, or as whoever set it";
+  return row;
+}
+
 Row locked_memory_row(const Facts& facts) {
   const auto limit = facts.limits.locked_memory_bytes;
-  Row row{.name = "ulimit -l", .value = fmt::format("locked memory: {}", limit_text(limit, true))};
+  Row row = limit_row("ulimit -l", "locked memory", limit, bytes_text);
   if (limit && *limit < kMebibyte) {
     row.status = Status::kWarning;
     row.value += "; network cards with RDMA need more";
@@ -82,7 +105,7 @@ Row locked_memory_row(const Facts& facts) {
 
 Row open_files_row(const Facts& facts) {
   const auto limit = facts.limits.open_files;
-  Row row{.name = "ulimit -n", .value = fmt::format("open files: {}", limit_text(limit, false))};
+  Row row = limit_row("ulimit -n", "open files", limit, [](uint64_t count) { return std::to_string(count); });
   constexpr uint64_t kEnough = 1024;
   if (limit && *limit < kEnough) {
     const uint64_t reachable = std::min<uint64_t>(facts.limits.open_files_hard.value_or(4096), 4096);
@@ -102,7 +125,8 @@ Row dev_shm_row(const Facts& facts) {
   Row row{.name = "/dev/shm",
           .value = disk.found ? fmt::format("{}, of which {} free", bytes_text(disk.total_bytes),
                                             bytes_text(disk.free_bytes))
-                              : "not there"};
+                              : "not there",
+          .numbers = {{"total_bytes", disk.total_bytes}, {"free_bytes", disk.free_bytes}}};
   if (!disk.found || disk.free_bytes <= 64 * kMebibyte) {
     row.status = Status::kWarning;
     row.value += "; Lockstep does not use it, but Open MPI and Python's data loaders do";
@@ -131,14 +155,17 @@ Row launcher_row(const Facts& facts) {
 }
 
 Row slurm_row(const Facts& facts) {
-  return {.name = "SLURM", .value = facts.slurm.empty() ? "not here; only clusters have it" : facts.slurm};
+  if (facts.slurm.empty()) return {.name = "SLURM", .value = "not here; only clusters have it"};
+  return {.name = "SLURM", .value = facts.slurm, .names = {{"scontrol", facts.slurm}}};
 }
 
 Row ports_row(const Facts& facts) {
   const auto& network = facts.network;
   Row row{.name = "ports",
           .value = fmt::format("29500 is free, {} to {} serve outgoing connections", network.first_local_port,
-                               network.last_local_port)};
+                               network.last_local_port),
+          .numbers = {{"first_local_port", network.first_local_port},
+                      {"last_local_port", network.last_local_port}}};
   if (!network.loopback_problem.empty()) {
     row.status = Status::kWarning;
     row.value = network.loopback_problem;

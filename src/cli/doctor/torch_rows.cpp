@@ -31,6 +31,7 @@ std::string right_text(const Facts& facts) {
 
 std::string mend_libtorch(const Facts& facts) {
   if (facts.blas.torch.missing) return "cmake --preset release && cmake --build --preset release";
+  if (!facts.has_addresses_for_torch()) return address_space_row(facts).mend;
   for (const char* name : {"LD_LIBRARY_PATH", "LD_PRELOAD"}) {
     if (!facts.variable(name).empty()) return fmt::format("unset {}", name);
   }
@@ -50,6 +51,7 @@ Row libtorch_row(const Facts& facts) {
     return row;
   }
   row.value = fmt::format("{}, CPU capability {}", torch.version, torch.cpu_capability);
+  row.names = {{"version", torch.version}, {"cpu_capability", torch.cpu_capability}};
   const std::string asked = facts.variable("ATEN_CPU_CAPABILITY");
   const bool vectors = torch.cpu_capability.find("AVX") != std::string::npos &&
                        torch.cpu_capability.find("NO AVX") == std::string::npos;
@@ -78,6 +80,7 @@ Row openblas_row(const Facts& facts) {
         facts.sudo());
     return row;
   }
+  row.names = {{"core", blas.found.core}, {"right_core", blas.mended.core}};
   const std::string asked = launch::asked_coretype(facts.environment);
   const int tier = launch::kernel_tier(blas.found.core);
   const int cpu_tier = launch::kernel_tier(launch::best_coretype(facts.cpu));
