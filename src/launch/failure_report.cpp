@@ -84,7 +84,9 @@ std::string failure_report(const Attempt& attempt, int number, int of, int node_
   if (cause->last_lines.empty()) {
     text += "  it left nothing on standard error\n";
   } else {
-    text += fmt::format("  last {} lines of its standard error:\n", cause->last_lines.size());
+    text += cause->last_lines.size() == 1
+                ? "  the last line of its standard error:\n"
+                : fmt::format("  last {} lines of its standard error:\n", cause->last_lines.size());
     for (const auto& line : cause->last_lines) text += fmt::format("    | {}\n", line);
   }
   bool first = true;

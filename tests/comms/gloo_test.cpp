@@ -34,7 +34,8 @@ TEST_P(Gloo, KeepsTheContract) {
   expect_success(run_processes(GetParam(), check_all, {.engine = "gloo"}));
 }
 
-INSTANTIATE_TEST_SUITE_P(Worlds, Gloo, testing::Values(1, 2, 3, 4, 5, 7, 8));
+INSTANTIATE_TEST_SUITE_P(Worlds, Gloo, testing::Values(1, 2, 3, 4, 5, 7, 8),
+                         testing::PrintToStringParamName());
 
 TEST(GlooMessages, CanBeTestedUntilTheyAreOver) {
   expect_success(run_processes(2,

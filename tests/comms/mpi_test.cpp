@@ -32,7 +32,8 @@ TEST_P(Mpi, KeepsTheContract) {
   EXPECT_TRUE(job.leaves_nothing());
 }
 
-INSTANTIATE_TEST_SUITE_P(Worlds, Mpi, testing::Values(1, 2, 3, 4, 5, 7, 8));
+INSTANTIATE_TEST_SUITE_P(Worlds, Mpi, testing::Values(1, 2, 3, 4, 5, 7, 8),
+                         testing::PrintToStringParamName());
 
 TEST(MpiFaults, AKilledRankEndsTheJobWithNothingLeft) {
   for (const char* what : {"die-before", "die-at-entry", "die-within"}) {

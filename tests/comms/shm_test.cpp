@@ -48,7 +48,8 @@ TEST_P(Shm, KeepsTheContract) {
 // ThreadSanitizer does not see from one process into another; the same protocol runs on threads.
 INSTANTIATE_TEST_SUITE_P(Worlds, Shm,
                          testing::ValuesIn(kThreadSanitizer ? std::vector{2, 3}
-                                                            : std::vector{1, 2, 3, 4, 5, 7, 8}));
+                                                            : std::vector{1, 2, 3, 4, 5, 7, 8}),
+                         testing::PrintToStringParamName());
 
 TEST(ShmFaults, AKilledRankIsNamedByAllOthersAtOnce) {
   // At entry; in the middle of large and of tiny calls; in a barrier; before the first call.

@@ -65,7 +65,8 @@ TEST_P(Contract, GroupsOfAGroupAreApart) {
 
 INSTANTIATE_TEST_SUITE_P(Worlds, Contract,
                          testing::ValuesIn(kThreadSanitizer ? std::vector{1, 2, 3, 5}
-                                                            : std::vector{1, 2, 3, 4, 5, 7, 8}));
+                                                            : std::vector{1, 2, 3, 4, 5, 7, 8}),
+                         testing::PrintToStringParamName());
 
 TEST(Threads, ABufferMayBeFreedOnceItsMessageHasFailed) {
   // The job fails while threads in the background move a long message both ways. If they went on, freed

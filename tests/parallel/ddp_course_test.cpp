@@ -140,7 +140,7 @@ TEST_P(Course, HooksAreUsableAgainAfterABackwardThatThrew) {
   });
 }
 
-INSTANTIATE_TEST_SUITE_P(Worlds, Course, testing::Values(1, 2, 3, 4));
+INSTANTIATE_TEST_SUITE_P(Worlds, Course, testing::Values(1, 2, 3, 4), testing::PrintToStringParamName());
 
 TEST(Manual, TwoCopiesInOneProcessTrainAsOneModelDoes) {
   const auto expected = weights_of_one_process();

@@ -239,7 +239,11 @@ TEST_P(Checkpointing, WorksAlsoIfALayerIsUsedTwice) {
   });
 }
 
-INSTANTIATE_TEST_SUITE_P(Ways, Checkpointing, testing::Combine(testing::Values(1, 2, 3), testing::Bool()));
+INSTANTIATE_TEST_SUITE_P(Ways, Checkpointing, testing::Combine(testing::Values(1, 2, 3), testing::Bool()),
+                         [](const auto& way) {
+                           return std::to_string(std::get<0>(way.param)) +
+                                  (std::get<1>(way.param) ? "_within" : "_by_grad");
+                         });
 
 TEST_P(Graph, ASharedWeightBesideAnUnusedOneIsAveragedOnce) {
   struct SharedImpl : torch::nn::Module {
@@ -358,7 +362,7 @@ TEST_P(Graph, AnExceptionInBackwardIsOverWhenItsRankGoesOn) {
   });
 }
 
-INSTANTIATE_TEST_SUITE_P(Worlds, Graph, testing::Values(1, 2, 3, 4));
+INSTANTIATE_TEST_SUITE_P(Worlds, Graph, testing::Values(1, 2, 3, 4), testing::PrintToStringParamName());
 
 }  // namespace
 }  // namespace lockstep::test

@@ -156,7 +156,7 @@ TEST_P(Join, ABackwardThatThrowsIsToldToTheOthers) {
   });
 }
 
-INSTANTIATE_TEST_SUITE_P(Worlds, Join, testing::Values(2, 3, 4));
+INSTANTIATE_TEST_SUITE_P(Worlds, Join, testing::Values(2, 3, 4), testing::PrintToStringParamName());
 
 }  // namespace
 }  // namespace lockstep::test

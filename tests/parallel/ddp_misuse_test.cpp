@@ -282,7 +282,7 @@ TEST_P(Misuse, OptionsThatMakeNoSenseAreRefusedByNameAndValue) {
   });
 }
 
-INSTANTIATE_TEST_SUITE_P(Worlds, Misuse, testing::Values(2, 3, 4));
+INSTANTIATE_TEST_SUITE_P(Worlds, Misuse, testing::Values(2, 3, 4), testing::PrintToStringParamName());
 
 }  // namespace
 }  // namespace lockstep::test

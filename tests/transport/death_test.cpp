@@ -151,7 +151,8 @@ TEST_P(Death, AChildMayLetGoOfItsCopyButNotUseIt) {
 
 /// A child that outlives its parent holds the parent's socket open; on one host the kernel still tells.
 class DeathOfAParent : public Death {};
-INSTANTIATE_TEST_SUITE_P(, DeathOfAParent, ::testing::Values(Way::kHost));
+INSTANTIATE_TEST_SUITE_P(, DeathOfAParent, ::testing::Values(Way::kHost),
+                         [](const auto& way) { return to_string(way.param); });
 
 TEST_P(DeathOfAParent, IsNoticedThoughItsChildLives) {
   for (const int victim : {0, 1}) {
