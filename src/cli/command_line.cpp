@@ -146,7 +146,7 @@ SortedWords sort_words(const Verb& verb, const FlagParser& parser, const Words& 
     } else if (parser.may_take_value(name) && !after->starts_with("-")) {
       // Of `--json plan.json` and `--json ./program` the one with a -- behind it cannot be a program.
       const bool is_value = !verb.takes_program || std::find(after, words.end(), "--") != words.end();
-      if (is_value) own.push_back(words[++i]);
+      if (is_value) own.push_back(value_of(verb, name, words[++i]));
     }
   }
   if (!verb.takes_program) {

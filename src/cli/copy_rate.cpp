@@ -97,7 +97,8 @@ CopyRate measure_copy_rate(const std::vector<launch::Core>& cores, uint64_t cach
                            uint64_t memory_bytes) {
   constexpr uint64_t kLeast = uint64_t{64} << 20;
   constexpr uint64_t kLeastOfACore = uint64_t{4} << 20;
-  const uint64_t wanted = std::max(kLeast, cache_bytes);  // source and target: twice as much as caches hold
+  // Twice: copies may be stored past the caches, which then hold the source alone.
+  const uint64_t wanted = std::max(kLeast, cache_bytes * 2);
   const uint64_t together = std::max(kLeastOfACore, std::min(wanted, memory_bytes / 2));
   const std::vector<int> cpus = first_cpus(cores);
   const auto block = std::max(kLeastOfACore, together / std::max<size_t>(1, cpus.size()));

@@ -13,7 +13,7 @@ struct CopyRate {
   double all_cores = 0;
 };
 
-/// Copies blocks that with their copies are twice `cache_bytes`, on one core and then on each of `cores` at
+/// Copies blocks that together exceed `cache_bytes` twice over, on one core and then on each of `cores` at
 /// once; the best of several rounds. About 0.3 s. Uses at most `memory_bytes`.
 CopyRate measure_copy_rate(const std::vector<launch::Core>& cores, uint64_t cache_bytes,
                            uint64_t memory_bytes);

@@ -47,14 +47,18 @@ class Watcher {
       fmt::print("{}", lab::progress_text(desk_, style_));
       return 0;
     }
-    const InterruptGuard guard;
+    return until_interrupted([&] { return watch(); });
+  }
+
+ private:
+  int watch() {
     const KeyByKey keys(is_interactive_);
     begin(*desk_.current());
-    lab::FileWatch watch(desk_.work);
+    lab::FileWatch files(desk_.work);
     check();
     while (true) {
-      const auto event = watch.wait(is_interactive_, InterruptGuard::interrupted);
-      if (event == lab::FileWatch::Event::kEnd) return InterruptGuard::exit_code();
+      const auto event = files.wait(is_interactive_, InterruptGuard::interrupted);
+      stop_if_interrupted();
       if (event == lab::FileWatch::Event::kSaved) {
         check();
       } else if (!obey()) {
@@ -63,7 +67,6 @@ class Watcher {
     }
   }
 
- private:
   void begin(const lab::Lesson& lesson) {
     lab::start_lesson(desk_, lesson);
     lesson_ = &lesson;

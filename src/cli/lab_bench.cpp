@@ -39,7 +39,8 @@ int lab_bench(const LabBenchOptions& options) {
   for (const auto& lesson : course.lessons) {
     if (!options.lesson.empty() && std::to_string(lesson.number) != options.lesson) continue;
     std::filesystem::copy_file(lesson.folder / "solution.cpp", work.path() / lesson.file);
-    lab::build_host(course, lesson, say_on_stderr);
+    lab::build_host(course, lesson, say_on_stderr, InterruptGuard::interrupted);
+    stop_if_interrupted();
     std::vector<double> all, build, check;
     for (int64_t round = 0; round < options.rounds; ++round) {
       const auto verdict = lab::check_file(course, lesson, work.path(), {});

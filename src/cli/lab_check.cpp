@@ -4,6 +4,7 @@
 
 #include "cli/define.h"
 #include "cli/flags.h"
+#include "cli/interrupt.h"
 #include "cli/json_output.h"
 #include "cli/lab_check.h"
 #include "cli/lab_options.h"
@@ -49,8 +50,10 @@ lab::Verdict check_lesson(lab::Desk& desk, const lab::Lesson& lesson, const lab:
                       lesson.number, desk.file(desk.course.lesson(number)).string(), number));
     }
   }
-  lab::build_host(desk.course, lesson, say_on_stderr);
+  lab::build_host(desk.course, lesson, say_on_stderr, InterruptGuard::interrupted);
+  stop_if_interrupted();
   auto verdict = lab::check_file(desk.course, lesson, desk.work, request);
+  stop_if_interrupted();  // its code may have been stopped, too
   if (!verdict.trace.empty()) lab::keep_trace(desk, lesson, verdict.trace);
   if (verdict.passed() && request.world == 0 && desk.state.passed.insert(lesson.number).second) {
     desk.state.skipped.erase(lesson.number);

@@ -5,13 +5,13 @@
 
 namespace {
 
-constexpr std::array kStopSignals = {SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2};
-std::array<bool, kStopSignals.size()> g_was_ignored;  // no constructor: it is filled before constructors run
+constexpr std::array kMayBeIgnored = {SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2};
+std::array<bool, kMayBeIgnored.size()> g_was_ignored;  // no constructor: it is filled before constructors run
 
 void note_ignored_signals() {
-  for (size_t i = 0; i < kStopSignals.size(); ++i) {
+  for (size_t i = 0; i < kMayBeIgnored.size(); ++i) {
     struct sigaction action {};
-    sigaction(kStopSignals[i], nullptr, &action);
+    sigaction(kMayBeIgnored[i], nullptr, &action);
     g_was_ignored[i] = action.sa_handler == SIG_IGN;
   }
 }
@@ -21,8 +21,8 @@ void note_ignored_signals() {
 [[gnu::section(".preinit_array"), gnu::used]] void (*const g_before_libraries)() = note_ignored_signals;
 
 void ignore_them_again() {
-  for (size_t i = 0; i < kStopSignals.size(); ++i) {
-    if (g_was_ignored[i]) std::signal(kStopSignals[i], SIG_IGN);
+  for (size_t i = 0; i < kMayBeIgnored.size(); ++i) {
+    if (g_was_ignored[i]) std::signal(kMayBeIgnored[i], SIG_IGN);
   }
 }
 

@@ -40,8 +40,9 @@ struct Verdict {
 };
 
 /// Builds what checks need and is not there yet (the first time, minutes with LibTorch). `say` hears of it if
-/// it takes long.
-void build_host(const Course& course, const Lesson& lesson, void (*say)(const std::string& text));
+/// it takes long. Returns early, with nothing built, once `stopped`.
+void build_host(const Course& course, const Lesson& lesson, void (*say)(const std::string& text),
+                bool (*stopped)());
 
 /// Compiles the learner's file and checks it, contained: whatever the code does, this returns within a
 /// minute, and no process of it is left. The files of the earlier lessons come from `work` as well.

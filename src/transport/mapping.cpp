@@ -25,13 +25,13 @@ namespace {
 }
 
 [[noreturn]] void refuse_addresses(size_t bytes) {
-  const auto limit = launch::limits().address_space_bytes;
-  if (errno != ENOMEM || !limit) refuse("mmap");
+  const auto limit = errno == ENOMEM ? launch::limits().address_space_bytes : std::nullopt;
+  if (!limit) refuse("mmap");
   const auto gibibytes = [](uint64_t count) { return static_cast<double>(count) / (1 << 30); };
-  throw Error(
-      fmt::format("shared memory: a rank's takes {:.1f} GiB of addresses, the limit of all is {:.1f} GiB "
-                  "(ulimit -v); hint: ulimit -v unlimited, which costs no memory",
-                  gibibytes(bytes), gibibytes(*limit)));
+  throw Error(fmt::format(
+      "shared memory: one rank's part takes {:.1f} GiB of addresses; this process may have {:.1f} "
+      "GiB in all (ulimit -v); hint: ulimit -v unlimited, which costs no memory",
+      gibibytes(bytes), gibibytes(*limit)));
 }
 
 /// Over a limit the kernel may end the process rather than refuse: better to ask first.

@@ -215,6 +215,9 @@ TEST(MemoryRow, GoesByTheTighterOfMachineAndControlGroup) {
   Facts facts = healthy();
   facts.cgroup.memory_bytes = kGibibyte / 2;
   EXPECT_EQ(memory_row(facts).status, Status::kWarning);
+  facts.cgroup.memory_left_bytes = kGibibyte / 8;
+  EXPECT_EQ(memory_row(facts).status, Status::kFault) << "the rest is taken";
+  facts.cgroup.memory_left_bytes.reset();
   facts.cgroup.memory_bytes = kGibibyte / 8;
   EXPECT_EQ(memory_row(facts).status, Status::kFault);
   EXPECT_EQ(cgroup_row(facts).value, "CPUs unlimited, memory 128 MiB");
@@ -242,11 +245,13 @@ TEST(LimitRows, TooSmallAnAddressSpaceIsAFaultAndWhatLibTorchIsMendedWith) {
   EXPECT_EQ(address_space_row(facts).status, Status::kFault);
   EXPECT_EQ(address_space_row(facts).value, "address space: 1 GiB; a program with LibTorch needs 2 GiB");
   EXPECT_THAT(address_space_row(facts).mend, testing::StartsWith("ulimit -v unlimited"));
+  facts.blas.found = {};
   EXPECT_EQ(libtorch_row(facts).mend, address_space_row(facts).mend);
+  EXPECT_EQ(openblas_row(facts).mend, address_space_row(facts).mend) << "no package is to blame";
   facts.limits.address_space_bytes = 65 * kGibibyte;
   EXPECT_EQ(address_space_row(facts).status, Status::kWarning);
   EXPECT_EQ(address_space_row(facts).value,
-            "address space: 65 GiB; ranks that share memory map 64 GiB, one on each core");
+            "address space: 65 GiB; with a rank on each core, each maps 64 GiB to share memory");
   facts.limits.address_space_bytes = 66 * kGibibyte;
   EXPECT_EQ(address_space_row(facts).status, Status::kOk);
 }

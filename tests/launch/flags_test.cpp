@@ -50,7 +50,7 @@ void expect_refusal(const Words& flags, const std::string& expected,
 TEST(RunFlags, AnEmptyValueIsRefusedByName) {
   for (const char* flag :
        {"--nproc-per-node", "--nnodes", "--node-rank", "--master-addr", "--master-port", "--engine",
-        "--ranks-filter", "--local-ranks-filter", "--rdzv-id", "--role", "--log-dir", "--env"}) {
+        "--ranks-filter", "--local-ranks-filter", "--rdzv-id", "--role", "--log-dir", "--env", "--json"}) {
     expect_refusal({flag, ""}, std::string(flag) + ": the value is empty; hint: ");
     expect_refusal({std::string(flag) + "="}, flag);
   }

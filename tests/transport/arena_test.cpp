@@ -143,7 +143,8 @@ TEST(ArenaDeathTest, NamesTheLimitOfAddressesThatItPasses) {
           std::_Exit(7);
         }
       },
-      testing::ExitedWithCode(7), "4.0 GiB of addresses, the limit of all is 2.0 GiB .ulimit -v.; hint: ");
+      testing::ExitedWithCode(7),
+      "4.0 GiB of addresses; this process may have 2.0 GiB in all .ulimit -v.; hint: ");
 }
 #endif
 

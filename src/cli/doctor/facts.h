@@ -67,7 +67,8 @@ struct Facts {
   bool has_addresses_for_torch() const { return has_addresses(kTorchAddresses); }
   /// Bytes that programs could still take, by the machine and the control group.
   uint64_t usable_memory() const {
-    return std::min(memory.available_bytes, cgroup.memory_bytes.value_or(memory.available_bytes));
+    return std::min({memory.available_bytes, cgroup.memory_bytes.value_or(memory.available_bytes),
+                     cgroup.memory_left_bytes.value_or(memory.available_bytes)});
   }
   /// A variable of the user's environment; "" if it is not set.
   std::string variable(const std::string& name) const {

@@ -37,6 +37,14 @@ BlasFacts gather_blas(const Facts& known) {
   return facts;
 }
 
+/// As many of them as can have a thread each with its stack, heap and blocks.
+std::vector<launch::Core> cores_within(std::vector<launch::Core> cores, uint64_t addresses) {
+  constexpr uint64_t kOfAThread = uint64_t{256} << 20;
+  const uint64_t threads = std::max<uint64_t>(1, addresses / kOfAThread);
+  if (threads < cores.size()) cores.resize(threads);
+  return cores;
+}
+
 std::string gloo_problem() {
   for (const char* name : {"libgloo.so.0", "libgloo.so"}) {
     // Not to be unloaded: what its libraries have allocated would look like a leak.
@@ -110,9 +118,9 @@ Facts gather() {
 #else
   const uint64_t cache_bytes = facts.caches.empty() ? 0 : facts.caches.back().bytes;
 #endif
-  const uint64_t memory_bytes =
-      std::min(facts.usable_memory(), facts.limits.address_space_bytes.value_or(UINT64_MAX));
-  facts.copy = measure_copy_rate(facts.cores, cache_bytes, memory_bytes / 4);
+  const uint64_t addresses = facts.limits.address_space_bytes.value_or(UINT64_MAX);
+  facts.copy = measure_copy_rate(cores_within(facts.cores, addresses), cache_bytes,
+                                 std::min(facts.usable_memory(), addresses) / 4);
   facts.kernel = launch::kernel_features();
   facts.dev_shm = launch::dev_shm();
   facts.engines = {.gloo_problem = gloo_problem(), .mpirun_problem = mpirun_problem(facts.environment)};

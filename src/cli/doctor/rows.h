@@ -35,6 +35,9 @@ Row ports_row(const Facts& facts);
 /// All of them, in the order of the table.
 std::vector<Row> all_rows(const Facts& facts);
 
+/// What mends a library that does not load: its package again, or a larger address space.
+std::string mend_library(const Facts& facts, const std::string& command);
+
 /// How many threads keep this process's share of the machine busy.
 int fitting_threads(const Facts& facts);
 

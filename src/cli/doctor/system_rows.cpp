@@ -21,7 +21,7 @@ Row gloo_row(const Facts& facts, Row row) {
   if (facts.engines.gloo_problem.empty()) return row;
   row.status = Status::kWarning;
   row.value = facts.engines.gloo_problem;
-  row.mend = facts.sudo() + "apt-get install --reinstall libgloo0";
+  row.mend = mend_library(facts, facts.sudo() + "apt-get install --reinstall libgloo0");
   return row;
 }
 
@@ -32,7 +32,7 @@ Row mpi_row(const Facts& facts, Row row) {
   row.value += fmt::format("; {}", problem);
   row.mend = problem.find("root") != std::string::npos
                  ? "export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1"
-                 : facts.sudo() + "apt-get install --reinstall openmpi-bin";
+                 : mend_library(facts, facts.sudo() + "apt-get install --reinstall openmpi-bin");
   return row;
 }
 
@@ -49,6 +49,10 @@ Row shm_row(const Facts& facts, Row row) {
 }
 
 }  // namespace
+
+std::string mend_library(const Facts& facts, const std::string& command) {
+  return facts.has_addresses_for_torch() ? command : address_space_row(facts).mend;
+}
 
 std::vector<Row> engine_rows(const Facts& facts) {
   std::vector<Row> rows;
@@ -84,7 +88,7 @@ Row address_space_row(const Facts& facts) {
              !facts.has_addresses(Facts::kTorchAddresses + shared)) {
     // The engine shm maps as much as the machine has for each rank, and memory is taken as it is used.
     row.status = Status::kWarning;
-    row.value += fmt::format("; ranks that share memory map {}, one on each core", bytes_text(shared));
+    row.value += fmt::format("; with a rank on each core, each maps {} to share memory", bytes_text(shared));
   } else {
     return row;
   }

@@ -31,11 +31,10 @@ std::string right_text(const Facts& facts) {
 
 std::string mend_libtorch(const Facts& facts) {
   if (facts.blas.torch.missing) return "cmake --preset release && cmake --build --preset release";
-  if (!facts.has_addresses_for_torch()) return address_space_row(facts).mend;
   for (const char* name : {"LD_LIBRARY_PATH", "LD_PRELOAD"}) {
     if (!facts.variable(name).empty()) return fmt::format("unset {}", name);
   }
-  return facts.sudo() + "apt-get install --reinstall libtorch-dev libopenblas0-pthread";
+  return mend_library(facts, facts.sudo() + "apt-get install --reinstall libtorch-dev libopenblas0-pthread");
 }
 
 }  // namespace
@@ -74,10 +73,10 @@ Row openblas_row(const Facts& facts) {
     row.value = blas.found.found ? fmt::format("LibTorch multiplies with {} instead{}",
                                                blas.torch.blas_library, rate_text(blas.torch))
                                  : blas.found.problem;
-    row.mend = fmt::format(
-        "{0}apt-get install libopenblas0-pthread && {0}update-alternatives --auto "
-        "libblas.so.3-$(uname -m)-linux-gnu",
-        facts.sudo());
+    row.mend = mend_library(
+        facts, fmt::format("{0}apt-get install libopenblas0-pthread && {0}update-alternatives --auto "
+                           "libblas.so.3-$(uname -m)-linux-gnu",
+                           facts.sudo()));
     return row;
   }
   row.names = {{"core", blas.found.core}, {"right_core", blas.mended.core}};
