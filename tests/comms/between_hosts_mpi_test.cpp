@@ -31,12 +31,15 @@ class MpiBetweenHosts : public testing::Test {
 
   /// mpirun on host 0 with one rank of the actor on each host.
   Child::Options on_host_0() const {
-    return {.environment = {{"LOCKSTEP_ENGINE", ""},
-                            {"OMPI_ALLOW_RUN_AS_ROOT", "1"},
-                            {"OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1"},
-                            {"OMPI_MCA_plm_rsh_agent", agent_.string()},
-                            {"PRTE_MCA_plm_ssh_agent", agent_.string()},  // Open MPI 5
-                            {"OMPI_MCA_btl", "tcp,self"}},
+    return {.environment =
+                {{"LOCKSTEP_ENGINE", ""},
+                 {"OMPI_ALLOW_RUN_AS_ROOT", "1"},
+                 {"OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1"},
+                 {"OMPI_MCA_plm_rsh_agent", agent_.string()},
+                 {"PRTE_MCA_plm_ssh_agent", agent_.string()},  // Open MPI 5
+                 // mpirun sees one rank a host and lets each spin; here they share cores with other tests.
+                 {"OMPI_MCA_mpi_yield_when_idle", "1"},
+                 {"OMPI_MCA_btl", "tcp,self"}},
             .before = [this] {
               hosts_->enter(0);
               // MPI tells hosts apart by their names; these need no name service.
