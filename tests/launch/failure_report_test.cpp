@@ -60,6 +60,15 @@ TEST(FailureReport, QuotesTheLastWordsOfThoseThatFellAfter) {
                     Not(HasSubstr("Traceback"))));
 }
 
+TEST(FailureReport, CountsTheLastLinesOfTheFirstFailure) {
+  Attempt attempt{.started_ns = 0, .ends = {end_of(0, exited(1), 20, false)}};
+  attempt.ends[0].last_lines = {"oops"};
+  EXPECT_THAT(failure_report(attempt, 1, 1, 0, "tux"),
+              HasSubstr("  the last line of its standard error:\n    | oops\n"));
+  attempt.ends[0].last_lines.emplace_back("again");
+  EXPECT_THAT(failure_report(attempt, 1, 1, 0, "tux"), HasSubstr("  last 2 lines of its standard error:\n"));
+}
+
 TEST(FailureReport, CountsAttempts) {
   const Attempt attempt{.started_ns = 0, .ends = {end_of(0, exited(9), 1500, false)}};
   EXPECT_THAT(failure_report(attempt, 2, 4, 0, "tux"), HasSubstr("attempt   2 of 4"));
