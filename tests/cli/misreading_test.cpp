@@ -10,6 +10,7 @@
 #include "launch/blas.h"
 #include "launch/capture.h"
 #include "support/child.h"
+#include "support/slurm_task.h"
 
 namespace lockstep {
 namespace {
@@ -53,15 +54,7 @@ TEST_F(Misreading, IsMendedUnderLockstepRun) {
 
 TEST_F(Misreading, IsMendedInATrainingThatAnotherLauncherStarts) {
   const test::TemporaryFolder folder;
-  environment_.insert({{"SLURM_JOB_ID", "1"},
-                       {"SLURM_STEP_ID", "0"},
-                       {"SLURM_STEP_NODELIST", "tux1"},
-                       {"SLURM_STEP_NUM_NODES", "1"},
-                       {"SLURM_STEP_NUM_TASKS", "1"},
-                       {"SLURM_STEP_TASKS_PER_NODE", "1"},
-                       {"SLURM_PROCID", "0"},
-                       {"SLURM_LOCALID", "0"},
-                       {"SLURM_NODEID", "0"}});
+  environment_.merge(test::slurm_task(0, 1));
   const auto run = lockstep({"train", "--steps", "1", "--batch", "1", "--run-dir", (folder / "run").string()},
                             environment_);
   ASSERT_EQ(run.exit_code, 0) << run.errors;

@@ -4,6 +4,7 @@
 
 #include <fstream>
 
+#include "support/slurm_task.h"
 #include "train/training.h"
 
 namespace lockstep::test {
@@ -80,19 +81,11 @@ TEST(TrainDisk, ThatIsFullEndsTheRunAndLosesNothing) {
   EXPECT_EQ(training.weights("saved", 60), training.weights("whole", 60));
 }
 
-/// One of two tasks as srun starts them on one node.
-launch::Environment task(const std::string& rank) {
-  return {{"SLURM_JOB_ID", std::to_string(getpid())},
-          {"SLURM_STEP_ID", "0"},
-          {"SLURM_STEP_NODELIST", "tux1"},
-          {"SLURM_STEP_NUM_NODES", "1"},
-          {"SLURM_STEP_NUM_TASKS", "2"},
-          {"SLURM_STEP_TASKS_PER_NODE", "2"},
-          {"SLURM_PROCID", rank},
-          {"SLURM_LOCALID", rank},
-          {"SLURM_NODEID", "0"},
-          {"OMP_NUM_THREADS", "1"},
-          {"OPENBLAS_NUM_THREADS", "1"}};
+/// One of two tasks as srun starts them on one node, with one thread.
+launch::Environment task(int rank) {
+  launch::Environment environment = slurm_task(rank, 2);
+  environment["OMP_NUM_THREADS"] = environment["OPENBLAS_NUM_THREADS"] = "1";
+  return environment;
 }
 
 TEST(TrainRanks, OfSrunGiveTheBitsOfOurOwnLauncher) {
@@ -101,8 +94,8 @@ TEST(TrainRanks, OfSrunGiveTheBitsOfOurOwnLauncher) {
   Training::Words words = training.train("run");
   words.erase(std::find(words.begin(), words.end(), "--nproc-per-node"), words.end());
   words.insert(words.begin(), LOCKSTEP_COMMAND);
-  Child one(words, {.environment = task("1"), .folder = training / ""});
-  Child zero(words, {.environment = task("0"), .folder = training / ""});
+  Child one(words, {.environment = task(1), .folder = training / ""});
+  Child zero(words, {.environment = task(0), .folder = training / ""});
   EXPECT_EQ(zero.wait(), 0) << zero.output() << zero.errors();
   EXPECT_EQ(one.wait(), 0) << one.output() << one.errors();
   EXPECT_THAT(zero.output(), HasSubstr("Data parallel on 2 ranks"));
@@ -114,7 +107,7 @@ TEST(TrainRanks, OfSrunGiveTheBitsOfOurOwnLauncher) {
 
 TEST(TrainRanks, OfSrunMustKnowTheRunsFolder) {
   Training training;
-  Child job({LOCKSTEP_COMMAND, "train", "--steps", "1"}, {.environment = task("0"), .folder = training / ""});
+  Child job({LOCKSTEP_COMMAND, "train", "--steps", "1"}, {.environment = task(0), .folder = training / ""});
   EXPECT_EQ(job.wait(), 2);
   EXPECT_THAT(job.errors(), HasSubstr("--run-dir is missing; hint: "));
 }
