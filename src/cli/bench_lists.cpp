@@ -1,6 +1,7 @@
 #include "cli/bench_lists.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <sstream>

@@ -2,6 +2,7 @@
 #include "cli/percent.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <functional>

@@ -1,6 +1,7 @@
 #include "cli/bench_settings.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <set>
 

@@ -1,5 +1,7 @@
 #include "parallel/pipeline_contract.h"
 
+#include <fmt/ranges.h>
+
 #include <chrono>
 #include <random>
 #include <thread>

@@ -1,6 +1,7 @@
 #include "parallel/ddp/agreement.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cstdint>

@@ -1,6 +1,7 @@
 // How a step ends: what is missing, what the ranks tell each other, what is learned from it.
 #include <ATen/core/grad_mode.h>
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <limits>

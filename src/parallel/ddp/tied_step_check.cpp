@@ -1,6 +1,7 @@
 #include "parallel/ddp/tied_step_check.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cmath>

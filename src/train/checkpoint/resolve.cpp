@@ -1,6 +1,7 @@
 #include "train/checkpoint/resolve.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include "lockstep/error.h"
 #include "train/checkpoint/files.h"

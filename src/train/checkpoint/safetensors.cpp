@@ -1,6 +1,7 @@
 #include "train/checkpoint/safetensors.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <array>

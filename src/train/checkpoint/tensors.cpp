@@ -3,6 +3,7 @@
 #include <ATen/ops/scalar_tensor.h>
 #include <ATen/ops/zeros_like.h>
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <torch/optim/adamw.h>
 
 #include <cstring>

@@ -1,6 +1,7 @@
 #include "train/checkpoint/torch_export.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <unistd.h>
 
 #include <array>

@@ -1,6 +1,7 @@
 #include "train/data/idx.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include "lockstep/error.h"
 #include "train/data/file_bytes.h"

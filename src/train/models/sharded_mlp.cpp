@@ -2,6 +2,7 @@
 
 #include <ATen/ops/mse_loss.h>
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include "lockstep/error.h"
 #include "lockstep/parallel/pipeline/partition.h"

@@ -5,6 +5,7 @@
 #include <ATen/ops/gelu.h>
 #include <ATen/ops/linear.h>
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include "lockstep/error.h"
 #include "train/models/causal_attention.h"

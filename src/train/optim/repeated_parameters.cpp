@@ -1,6 +1,7 @@
 #include "lockstep/train/optim/repeated_parameters.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <torch/optim/optimizer.h>
 
 #include <unordered_map>

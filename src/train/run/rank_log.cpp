@@ -1,6 +1,7 @@
 #include "train/run/rank_log.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <span>

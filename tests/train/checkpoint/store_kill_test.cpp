@@ -1,6 +1,7 @@
 // The promise that a torn checkpoint is never loaded and a committed one never lost: strace stops a program
 // that commits at each of its system calls in turn.
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <signal.h>
