@@ -22,7 +22,7 @@ struct PostHook final : torch::autograd::FunctionPostHook {
 
 GradientHook::GradientHook(const torch::Tensor& parameter, std::function<void()> act)
     : accumulator_(torch::autograd::impl::grad_accumulator(parameter)) {
-  if (accumulator_ == nullptr) {
+  if (!accumulator_) {
     throw std::invalid_argument(
         "lab::after_gradient: the parameter needs no gradient; hint: frozen ones have requires_grad() false");
   }
@@ -30,7 +30,7 @@ GradientHook::GradientHook(const torch::Tensor& parameter, std::function<void()>
 }
 
 GradientHook::~GradientHook() {
-  if (accumulator_ != nullptr) accumulator_->del_post_hook(key_);
+  if (accumulator_) accumulator_->del_post_hook(key_);
 }
 
 GradientHook::GradientHook(GradientHook&& other) noexcept

@@ -4,7 +4,7 @@
 
 #include <cstdint>
 #include <functional>
-#include <memory>
+#include <utility>
 
 namespace lab {
 
@@ -19,8 +19,9 @@ class GradientHook {
   GradientHook& operator=(GradientHook&& other) noexcept;
 
  private:
-  // The parameter has but a weak pointer to it: kept here, or it would go, and the hook with it.
-  std::shared_ptr<torch::autograd::Node> accumulator_;
+  // The parameter has but a weak pointer to it: kept here, or it would go, and the hook with it. Up to
+  // LibTorch 2.6 a std::shared_ptr, in 2.14 a c10::intrusive_ptr.
+  decltype(torch::autograd::impl::grad_accumulator(std::declval<const torch::Tensor&>())) accumulator_;
   uintptr_t key_ = 0;
 };
 

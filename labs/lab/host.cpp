@@ -11,6 +11,7 @@
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
+#include <fstream>
 #include <string_view>
 #include <vector>
 
@@ -35,6 +36,14 @@ void end_with(pid_t parent) {
   if (getppid() != parent) raise(SIGKILL);
 }
 
+/// Notes that the check could not begin. No exit code can say so: a learner's code may end with any.
+int not_loaded(const std::vector<char*>& words) {
+  for (size_t i = 0; i + 1 < words.size(); ++i) {
+    if (std::string_view(words[i]) == "--result") std::ofstream(words[i + 1]) << "{\"not_loaded\": true}";
+  }
+  return 1;
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -50,10 +59,10 @@ int main(int argc, char** argv) {
       continue;
     }
     const auto provide = load<void (*)()>(argv[++i], "lab_provide");
-    if (provide == nullptr) return 3;
+    if (provide == nullptr) return not_loaded(rest);
     provide();
   }
   const auto check = argc > 1 ? load<void (*)(lab::Checker&)>(argv[1], "lab_check") : nullptr;
-  if (check == nullptr) return 3;
+  if (check == nullptr) return not_loaded(rest);
   return lab::check_main(static_cast<int>(rest.size()), rest.data(), check);
 }

@@ -7,6 +7,7 @@
 #include <memory>
 
 #include "cli/bench_kinds.h"
+#include "cli/bench_native.h"
 #include "cli/bench_request.h"
 #include "cli/define.h"
 #include "cli/flags.h"
@@ -25,6 +26,7 @@ using Clock = std::chrono::steady_clock;
 struct EngineMemory {
   Communicator comm;
   std::shared_ptr<void> memory = nullptr;
+  NativeSum native_sum = nullptr;  ///< If a row asks for it.
 };
 
 /// A row under way.
@@ -32,7 +34,8 @@ struct BufferRow {
   Communicator comm;
   BenchRow request;
   Buffers buffers;
-  int calls = 3;  ///< In one measurement.
+  NativeSum native_sum;  ///< Instead of the communicator's.
+  int calls = 3;         ///< In one measurement.
   RowTimes measured = {};
 };
 
@@ -59,9 +62,18 @@ std::map<std::string, EngineMemory> join(const CollectiveBench& bench, const Kin
     const auto bytes = static_cast<size_t>(elements) * sizeof(float);
     joined.memory =
         bench.staged ? std::shared_ptr<void>(std::malloc(bytes), std::free) : joined.comm.allocate(bytes);
+    const bool has_native = std::any_of(bench.rows.begin(), bench.rows.end(), [&](const BenchRow& row) {
+      return row.engine == joined.comm.engine() && row.algorithm == "native";
+    });
+    if (has_native) joined.native_sum = make_native_sum(joined.comm);
     engines.emplace(engine, std::move(joined));
   }
   return engines;
+}
+
+void make_call(BufferRow& row, const Kind& kind) {
+  if (row.native_sum) return row.native_sum(row.buffers.input, row.buffers.count);
+  kind.call(row.comm, row.buffers, {.algorithm = row.request.algorithm});
 }
 
 /// Fills, calls once, and counts what is wrong, over all ranks.
@@ -70,7 +82,7 @@ void check(BufferRow& row, const Kind& kind) {
   const int world = row.comm.world_size();
   const Buffers& b = row.buffers;
   for (int64_t i = 0; i < b.count; ++i) b.input[i] = kind.value(rank, i);
-  kind.call(row.comm, b, {.algorithm = row.request.algorithm});
+  make_call(row, kind);
   const float* const result = kind.in_place ? b.input : b.output;
   int64_t results = b.count * (kind.result_per_input < 0 ? world : 1);
   if (kind.result_per_input == 0) results = b.count / world + (rank < b.count % world ? 1 : 0);
@@ -90,7 +102,6 @@ double microseconds_since(Clock::time_point begin) {
 /// for several times in a row, since it stays in the cache anyhow and reading the clock would count.
 double measure(BufferRow& row, const Kind& kind) {
   const Buffers& b = row.buffers;
-  const CallOptions options = {.algorithm = row.request.algorithm};
   const bool is_small = row.request.bytes <= 4096;
   const int in_a_row = is_small ? std::min(row.calls, 16) : 1;
   std::fill_n(b.input, b.count, 0.0F);
@@ -102,7 +113,7 @@ double measure(BufferRow& row, const Kind& kind) {
       row.comm.barrier();
     }
     const auto begin = Clock::now();
-    for (int i = 0; i < in_a_row; ++i) kind.call(row.comm, b, options);
+    for (int i = 0; i < in_a_row; ++i) make_call(row, kind);
     times_us.add(microseconds_since(begin) / in_a_row);
   }
   return times_us.median();
@@ -149,12 +160,13 @@ int bench_rank(const CollectiveBench& bench, const std::string& file) {
   const auto engines = join(bench, kind);
   std::vector<BufferRow> rows;
   for (const auto& request : bench.rows) {
-    const auto& [comm, memory] = engines.at(request.engine);
+    const auto& [comm, memory, native_sum] = engines.at(request.engine);
     auto* const input = static_cast<float*>(memory.get());
     const int64_t count = count_of(kind, request.bytes, comm.world_size());
     rows.push_back({.comm = comm,
                     .request = request,
-                    .buffers = {.input = input, .output = input + count, .count = count}});
+                    .buffers = {.input = input, .output = input + count, .count = count},
+                    .native_sum = request.algorithm == "native" ? native_sum : nullptr});
     check(rows.back(), kind);
   }
   std::vector<float> memory;

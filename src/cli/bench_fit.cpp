@@ -254,7 +254,7 @@ int bench_fit(FitOptions& options) {
 
   Json document = {{"world", options.bench.world},
                    {"rounds", options.bench.rounds},
-                   {"forms", to_json(model)},
+                   {"forms", Json::parse(to_json(model))},
                    {"held_out", held_out_json(rows)},
                    {"engines", Json::array()}};
   for (const auto& engine : parse_engines(options.engines))

@@ -55,7 +55,8 @@ std::optional<double> predicted_us(const plan::Model& model, const CollectiveBen
 }
 
 void save_model(const std::string& file, const SavedModel& saved) {
-  write_json("--save", file, {{"world", saved.world}, {"forms", to_json(saved.model)}});
+  write_json("--save", file,
+             {{"world", saved.world}, {"forms", nlohmann::json::parse(to_json(saved.model))}});
 }
 
 SavedModel load_model(const std::string& file) {
@@ -71,7 +72,7 @@ SavedModel load_model(const std::string& file) {
     refuse("is no model");
   }
   try {
-    return {.model = plan::model_from_json(document["forms"]), .world = document["world"]};
+    return {.model = plan::model_from_json(document["forms"].dump()), .world = document["world"]};
   } catch (const UsageError& error) {
     refuse(error.what());
   }

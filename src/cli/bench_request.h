@@ -10,7 +10,8 @@ namespace lockstep::cli {
 /// One measurement to make.
 struct BenchRow {
   std::string engine;
-  std::string algorithm;  ///< A plan's name, or native; empty: the communicator's own choice.
+  std::string algorithm;  ///< A plan's name, or native (the engine library's own); empty: the communicator's
+                          ///< own choice.
   int64_t bytes = 0;      ///< Of each rank's buffer.
 };
 

@@ -58,7 +58,8 @@ train::Run prepare_train_bench(const TrainBench& bench, const std::filesystem::p
   train::RunRequest request = {.folder = folder / kTrainRunFolder, .config_file = bench.config_file};
   request.given.values.batch = bench.batch;
   request.given.values.world_size = bench.world;
-  return prepare_run(request, {});
+  train::RunLock lock;  // nobody else knows the folder
+  return prepare_run(request, {}, lock);
 }
 
 int64_t parameter_count(const TransformerConfig& config) {

@@ -3,13 +3,13 @@
 #include <filesystem>
 #include <memory>
 
+#include "cli/checkpoint_folder.h"
 #include "cli/define.h"
 #include "cli/flags.h"
 #include "cli/json_output.h"
 #include "cli/size.h"
 #include "lockstep/error.h"
 #include "train/checkpoint/index.h"
-#include "train/checkpoint/resolve.h"
 #include "train/checkpoint/torch_export.h"
 
 namespace lockstep::cli {
@@ -31,7 +31,7 @@ int run(const ExportOptions& options) {
     throw UsageError(fmt::format("--out {}: is there already; hint: --force replaces it", options.out));
   }
   check_writable("--out", options.out);
-  const fs::path folder = train::resolve_checkpoint(options.path);
+  const fs::path folder = find_checkpoint(options.path);
   const train::ModelWeights model(folder);
   std::vector<train::TensorData> tensors;
   for (const auto& weight : model.weights()) tensors.push_back(weight.tensor);

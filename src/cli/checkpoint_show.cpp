@@ -6,6 +6,7 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 
+#include "cli/checkpoint_folder.h"
 #include "cli/define.h"
 #include "cli/flags.h"
 #include "cli/json_output.h"
@@ -13,7 +14,6 @@
 #include "launch/printable.h"
 #include "train/checkpoint/files.h"
 #include "train/checkpoint/index.h"
-#include "train/checkpoint/resolve.h"
 #include "train/checkpoint/strict_json.h"
 
 namespace lockstep::cli {
@@ -50,7 +50,7 @@ nlohmann::json state_of(const fs::path& folder) {
 }
 
 Contents read_contents(const std::string& path) {
-  const fs::path folder = train::resolve_checkpoint(path);
+  const fs::path folder = find_checkpoint(path);
   return {.folder = folder,
           .manifest = train::read_checkpoint(folder),
           .model = ModelWeights(folder),

@@ -8,6 +8,9 @@
 #include <cstdio>
 #include <cstring>
 #include <exception>
+#include <filesystem>
+#include <new>
+#include <set>
 #include <system_error>
 
 #include "cli/flags.h"
@@ -95,6 +98,10 @@ const std::string& value_of(const Verb& verb, const std::string& flag, const std
 void check_bare_words(const Verb& verb, const FlagParser& parser, const Words& bare, bool is_help) {
   const auto places = parser.words();
   for (size_t i = 0; i < bare.size(); ++i) {
+    if (bare[i].empty()) {  // an unknown variable of the shell again
+      throw UsageError(fmt::format("lockstep {}: the {} is empty; hint: give one, or leave it out", verb.name,
+                                   i < places.size() ? places[i].name : "last word"));
+    }
     const Words known = i < places.size() ? places[i].known : Words();
     const bool fits = std::any_of(known.begin(), known.end(), [&](const std::string& one) {
       return plan::plain_name(one) == plan::plain_name(bare[i]);
@@ -119,6 +126,7 @@ struct SortedWords {
 SortedWords sort_words(const Verb& verb, const FlagParser& parser, const Words& words) {
   SortedWords sorted;
   auto& [own, bare, program] = sorted;
+  std::set<std::string> seen;
   for (size_t i = 0; i < words.size(); ++i) {
     const std::string& word = words[i];
     if (word == "--") {
@@ -139,8 +147,15 @@ SortedWords sort_words(const Verb& verb, const FlagParser& parser, const Words& 
     if (name.starts_with("--")) std::replace(name.begin() + 2, name.end(), '_', '-');
     if (!parser.knows(name)) refuse(fmt::format("lockstep {}", verb.name), "flag", name, parser.names());
     if (equals == word.size() - 1) refuse_empty_value(verb, name);
+    if (!seen.insert(name).second && !parser.may_repeat(name))
+      throw UsageError(fmt::format("lockstep {}: {} is given twice; hint: give it once", verb.name, name));
     own.push_back(equals == std::string::npos ? name : name + word.substr(equals));
-    if (equals != std::string::npos || i + 1 == words.size()) continue;
+    if (equals != std::string::npos) continue;
+    if (i + 1 == words.size()) {
+      if (!parser.takes_value(name)) continue;
+      throw UsageError(
+          fmt::format("lockstep {0}: {1} needs a value; hint: see lockstep {0} --help", verb.name, name));
+    }
     const auto after = words.begin() + static_cast<long>(i) + 1;
     if (parser.takes_value(name)) {
       own.push_back(value_of(verb, name, words[++i]));
@@ -188,12 +203,29 @@ int run_verb(const Verb& verb, const Words& words) {
     const std::string_view text = error.what();
     if (text.starts_with("lockstep ")) throw;
     throw UsageError(fmt::format("lockstep {}: {}", verb.name, text));
+  } catch (const std::filesystem::filesystem_error& error) {
+    throw UsageError(fmt::format("lockstep {}: {}{}{}: {}; hint: check this path, and what you may do there",
+                                 verb.name, error.path1().string(), error.path2().empty() ? "" : " to ",
+                                 error.path2().string(), error.code().message()));
   }
 }
 
-/// What LibTorch says, without the page of C++ frames that it puts below and that would hide it.
-std::string_view without_frames(std::string_view text) {
-  return text.substr(0, text.find("\nException raised from "));
+/// What an error says, without what libraries add that a user cannot read: LibTorch a page of C++ frames,
+/// which would hide the rest, others the names of their types.
+std::string plain_text(const std::exception& error) {
+  if (dynamic_cast<const std::bad_alloc*>(&error) != nullptr) return "out of memory";
+  std::string text = error.what();
+  text.resize(std::min(text.size(), text.find("\nException raised from ")));
+  constexpr std::string_view kJson = "[json.exception.", kFiles = "filesystem error: ";
+  for (size_t at = 0; (at = text.find(kJson)) != std::string::npos;)
+    text.erase(at, text.find(' ', at) + 1 - at);
+  for (size_t at = 0; (at = text.find(kFiles)) != std::string::npos;) text.erase(at, kFiles.size());
+  return text;
+}
+
+/// Nothing more can be said where standard error takes nothing; fmt::print would throw.
+void complain(const std::string& text) {
+  std::fputs((text + "\n").c_str(), stderr);
 }
 
 bool is_help(const std::string& word) {
@@ -273,7 +305,7 @@ int run_caught(const Words& words, int& lost) {
   try {
     return dispatch(words);
   } catch (const UsageError& error) {
-    fmt::print(stderr, "{}\n", error.what());
+    complain(plain_text(error));
     return kExitUsage;
   } catch (const std::exception& error) {
     const auto* const system = dynamic_cast<const std::system_error*>(&error);
@@ -281,7 +313,7 @@ int run_caught(const Words& words, int& lost) {
       lost = system->code().value();
       return kExitFailure;
     }
-    fmt::print(stderr, "lockstep: {}\n", without_frames(error.what()));
+    complain("lockstep: " + plain_text(error));
     return kExitFailure;
   }
 }
@@ -292,11 +324,12 @@ int run_command_line(const Words& words) {
   int lost = 0;
   const int code = run_caught(words, lost);
   if (lost == 0 && std::fflush(stdout) != 0) lost = errno;
-  if (lost == EPIPE) return code;  // whoever read it has seen enough
-  if (lost == 0 && std::ferror(stdout) == 0) return code;
-  fmt::print(stderr, "lockstep: standard output: {}\n",
-             lost == 0 ? "not all of it could be written" : std::strerror(lost));
-  return code == 0 ? kExitFailure : code;
+  if (lost != EPIPE && (lost != 0 || std::ferror(stdout) != 0)) {  // EPIPE: whoever read it has seen enough
+    complain(fmt::format("lockstep: standard output: {}",
+                         lost == 0 ? "not all of it could be written" : std::strerror(lost)));
+    return code == 0 ? kExitFailure : code;
+  }
+  return code == 0 && std::ferror(stderr) != 0 ? kExitFailure : code;
 }
 
 }  // namespace lockstep::cli

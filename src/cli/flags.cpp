@@ -6,6 +6,8 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cctype>
+#include <charconv>
+#include <type_traits>
 
 #include "cli/nearest.h"
 #include "lockstep/error.h"
@@ -54,31 +56,43 @@ std::function<std::string(const std::string&)> one_of(const std::vector<std::str
   };
 }
 
+/// Takes a decimal number in [low, high]. CLI11's own reading takes 010 for 8, and what is too large for the
+/// largest number.
 template <typename Number>
-std::function<std::string(const std::string&)> between(Number low, Number high) {
-  return [low, high](const std::string& text) -> std::string {
+void add_number(CLI::App& app, const std::string& name, const std::function<void(const Number&)>& take,
+                Number low, Number high, const std::string& help) {
+  const auto read = [](const std::string& text, Number& value) {
+    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+    return end == text.data() + text.size() ? error : std::errc::invalid_argument;
+  };
+  const auto check = [=](const std::string& text) -> std::string {
     Number value{};
-    if (!CLI::detail::lexical_cast(text, value)) return fmt::format("'{}' is not a number", text);
-    if (value >= low && value <= high) return "";  // false for NaN too
+    const std::errc error = read(text, value);
+    if (error == std::errc::invalid_argument)
+      return fmt::format("'{}' is not a {}number", text, std::is_integral_v<Number> ? "whole " : "");
+    if (error == std::errc() && value >= low && value <= high) return "";  // false for NaN too
     return fmt::format("{} is not between {} and {}", text, low, high);
   };
+  const auto store = [=](const std::string& text) {
+    Number value{};
+    read(text, value);
+    take(value);
+  };
+  app.add_option_function<std::string>(name, store, help)->check(check)->option_text("N");
 }
 
 template <typename Number>
-void add_number(CLI::App& app, const std::string& name, Number& target, Number low, Number high,
+void add_target(CLI::App& app, const std::string& name, Number& target, Number low, Number high,
                 const std::string& help) {
-  app.add_option(name, target, with_default(help, fmt::format("{}", target)))
-      ->check(between(low, high))
-      ->option_text("N");
+  const auto take = [&target](const Number& value) { target = value; };
+  add_number<Number>(app, name, take, low, high, with_default(help, fmt::format("{}", target)));
 }
 
 template <typename Number>
 void add_given(CLI::App& app, const std::string& name, const std::function<void(const Number&)>& take,
                Number low, Number high, Number standard, const std::string& help) {
-  const std::string shown = standard < low ? "" : fmt::format("{}", standard);
-  app.add_option_function<Number>(name, take, with_default(help, shown))
-      ->check(between(low, high))
-      ->option_text("N");
+  add_number(app, name, take, low, high,
+             with_default(help, standard < low ? "" : fmt::format("{}", standard)));
 }
 
 }  // namespace
@@ -98,12 +112,12 @@ void Flags::choice(const std::string& name, std::string& target, const std::vect
 
 void Flags::number(const std::string& name, int64_t& target, int64_t low, int64_t high,
                    const std::string& help) {
-  add_number(app_, name, target, low, high, help);
+  add_target(app_, name, target, low, high, help);
 }
 
 void Flags::number(const std::string& name, double& target, double low, double high,
                    const std::string& help) {
-  add_number(app_, name, target, low, high, help);
+  add_target(app_, name, target, low, high, help);
 }
 
 void Flags::given_text(const std::string& name, std::function<void(const std::string&)> take,
@@ -218,12 +232,22 @@ bool FlagParser::may_take_value(const std::string& name) const {
   return option != nullptr && option->get_items_expected_min() == 0 && option->get_items_expected_max() > 0;
 }
 
+bool FlagParser::may_repeat(const std::string& name) const {
+  const CLI::Option* option = app_->get_option_no_throw(name);
+  return option != nullptr && (option->get_items_expected_max() == 0 ||
+                               option->get_multi_option_policy() == CLI::MultiOptionPolicy::TakeAll);
+}
+
 bool FlagParser::parse(std::vector<std::string> words) {
   std::reverse(words.begin(), words.end());  // CLI11 takes its words last first
   try {
     app_->parse(words);
   } catch (const CLI::CallForHelp&) {
     return false;
+  } catch (const CLI::ConversionError& error) {  // of a flag without value, the only ones that CLI11 converts
+    const std::string text = error.what();       // Could not convert: --resume = maybe
+    const std::string name = text.substr(text.find("--") == std::string::npos ? 0 : text.find("--"));
+    throw UsageError(fmt::format("{} takes no value; hint: leave it out", name.substr(0, name.find(' '))));
   } catch (const CLI::ParseError& error) {
     throw UsageError(error.what());
   }

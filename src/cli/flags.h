@@ -90,6 +90,8 @@ class FlagParser {
   bool takes_value(const std::string& name) const;
   /// Whether the word after this flag is its value unless it looks like a flag.
   bool may_take_value(const std::string& name) const;
+  /// Whether this flag may be there more than once.
+  bool may_repeat(const std::string& name) const;
   /// Fills the targets; returns false when help was asked for. Throws UsageError without the verb's name.
   bool parse(std::vector<std::string> words);
   /// Runs what Flags::check() asked for.

@@ -7,6 +7,8 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
+#include "cli/checkpoint_folder.h"
+#include "cli/size.h"
 #include "cli/torch_verbs.h"
 #include "launch/environment.h"
 #include "train/run/saved_run.h"
@@ -14,7 +16,7 @@
 namespace lockstep::cli {
 
 int run_generate(const GenerateFlags& flags, const Invocation&) {
-  const train::Run run = train::read_checkpoint_run(flags.from);
+  const train::Run run = train::read_checkpoint_run(find_checkpoint(flags.from));
   const auto model = train::load_language_model(run);
   const std::string prompt = flags.prompt.empty() ? "\n" : flags.prompt;
   std::string unseen = flags.prompt;  // shown with the first token: the tokenizer may refuse it before
@@ -34,8 +36,9 @@ int run_generate(const GenerateFlags& flags, const Invocation&) {
 }
 
 int run_eval(const EvalOptions& options, const Invocation&) {
-  train::Run run = train::read_checkpoint_run(options.from);
+  train::Run run = train::read_checkpoint_run(find_checkpoint(options.from));
   if (!options.data.empty()) run.settings.data = options.data;
+  say_if_large("eval", run.settings.data);
   const auto task = train::make_task(run, launch::current_environment());
   auto model = task->make_model(0);
   train::load_whole_model(run.folder, model);

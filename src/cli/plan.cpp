@@ -12,6 +12,7 @@
 #include "cli/json_output.h"
 #include "cli/pipeline_options.h"
 #include "cli/plan_file.h"
+#include "cli/progress.h"
 #include "cli/size.h"
 #include "lockstep/error.h"
 #include "lockstep/plan/collectives.h"
@@ -171,7 +172,7 @@ std::string picture(const plan::Plan& plan) {
 }
 
 nlohmann::json document_of(const plan::Plan& plan, const plan::Verdict& verdict, int64_t count) {
-  nlohmann::json document = plan::to_json(plan);
+  auto document = nlohmann::json::parse(plan::to_json(plan));
   int64_t steps = 0;
   for (int rank = 0; rank < plan.world; ++rank) steps += plan.size(rank);
   if (steps <= kMostStepsWithRows) {
@@ -205,7 +206,11 @@ int show(const plan::Plan& plan, const PlanOptions& options) {
         fmt::format("{} by {} on {} ranks has {} slots, more than {} to prove; hint: a smaller world",
                     plan::name(plan.collective), plan.algorithm, plan.world, slots, kMostProvedSlots));
   }
-  const plan::Verdict verdict = plan::verify(plan, {.count = options.count});
+  const plan::Verdict verdict = [&] {
+    const SlowWork slow(
+        fmt::format("proving {} by {} on {} ranks", plan::name(plan.collective), plan.algorithm, plan.world));
+    return plan::verify(plan, {.count = options.count});
+  }();
   if (options.json.prints_text()) {
     const std::string told = report(plan, verdict, options.count);
     if (options.text) {

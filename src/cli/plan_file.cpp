@@ -2,11 +2,9 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <fstream>
-#include <nlohmann/json.hpp>
 
 #include "lockstep/error.h"
 #include "lockstep/plan/json.h"
@@ -37,16 +35,6 @@ std::string contents_of(const std::string& path) {
   return text;
 }
 
-nlohmann::json parse_json(const std::string& form, const std::string& text) {
-  try {
-    return nlohmann::json::parse(text);
-  } catch (const nlohmann::json::parse_error& error) {
-    const auto end = text.begin() + static_cast<std::ptrdiff_t>(std::min(error.byte, text.size()));
-    throw UsageError(
-        fmt::format("{} line {}: no valid JSON from here on", form, 1 + std::count(text.begin(), end, '\n')));
-  }
-}
-
 /// Whether `text` begins so, after blanks.
 bool starts(const std::string& text, std::string_view start) {
   const size_t begin = text.find_first_not_of(" \t\r\n");
@@ -68,13 +56,13 @@ auto reading(const std::string& path, const Read& read) {
 
 plan::Plan read_plan_file(const std::string& path) {
   return reading(path, [](const std::string& text) {
-    return starts(text, "{") ? plan::plan_from_json(parse_json("plan json", text)) : plan::parse(text);
+    return starts(text, "{") ? plan::plan_from_json(text) : plan::parse(text);
   });
 }
 
 plan::PipelinePlan read_pipeline_file(const std::string& path) {
   return reading(path, [](const std::string& text) {
-    if (starts(text, "{")) return plan::pipeline_from_json(parse_json("pipeline json", text));
+    if (starts(text, "{")) return plan::pipeline_from_json(text);
     return starts(text, "pipeline,") ? plan::pipeline_from_csv(text) : plan::parse_pipeline(text);
   });
 }

@@ -12,6 +12,7 @@
 #include "cli/json_output.h"
 #include "cli/pipeline_options.h"
 #include "cli/plan_file.h"
+#include "cli/progress.h"
 #include "lockstep/error.h"
 #include "lockstep/plan/pipeline_grid.h"
 #include "lockstep/plan/pipeline_json.h"
@@ -95,7 +96,7 @@ std::string picture(const plan::PipelinePlan& plan) {
 }
 
 nlohmann::json document_of(const plan::PipelinePlan& plan, const plan::PipelineVerdict& verdict) {
-  nlohmann::json document = plan::to_json(plan);
+  auto document = nlohmann::json::parse(plan::to_json(plan));
   document["verdict"] = {{"ok", verdict.ok},
                          {"problem", verdict.problem},
                          {"peak_activations", verdict.peak_activations},
@@ -136,7 +137,10 @@ void print(const plan::PipelinePlan& plan, const plan::PipelineVerdict& verdict,
 }
 
 int show(const plan::PipelinePlan& plan, const PlanPipelineOptions& options) {
-  const plan::PipelineVerdict verdict = plan::verify_pipeline(plan);
+  const plan::PipelineVerdict verdict = [&] {
+    const SlowWork slow(fmt::format("proving {} on {} ranks", plan.schedule, plan.shape.ranks));
+    return plan::verify_pipeline(plan);
+  }();
   if (options.json.prints_text()) print(plan, verdict, options);
   if (options.json.asked()) options.json.write(document_of(plan, verdict));
   return verdict.ok ? 0 : kExitFailure;

@@ -2,9 +2,13 @@
 
 #include <fmt/format.h>
 #include <sys/ioctl.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
+
+#include "cli/terminal.h"
 
 namespace lockstep::cli {
 
@@ -41,11 +45,11 @@ void Progress::update(int64_t done, double seconds, const std::string& text) {
   const int width = static_cast<int>(std::to_string(total_).size());
   std::string line = fmt::format("step {:>{}}/{}  {}", done, width, total_, text);
   if (!rewrite_) {
-    fmt::print(stream_, "{}\n", line);
+    std::fputs((line + "\n").c_str(), stream_);  // fmt::print throws where the disk is full
   } else {
     line += fmt::format("  ETA {}", clock_text(seconds / static_cast<double>(done - before_) *
                                                static_cast<double>(total_ - done)));
-    fmt::print(stream_, "\r{}\x1b[K", line.substr(0, window_width(stream_) - 1));
+    std::fputs(fmt::format("\r{}\x1b[K", line.substr(0, window_width(stream_) - 1)).c_str(), stream_);
     drawn_ = true;
   }
   std::fflush(stream_);
@@ -53,9 +57,47 @@ void Progress::update(int64_t done, double seconds, const std::string& text) {
 
 void Progress::clear() {
   if (!drawn_) return;
-  fmt::print(stream_, "\r\x1b[K");
+  std::fputs("\r\x1b[K", stream_);
   std::fflush(stream_);
   drawn_ = false;
+}
+
+SlowWork::SlowWork(std::string text)
+    : SlowWork(stderr, std::move(text), use_colour(STDERR_FILENO), std::chrono::milliseconds(1500)) {}
+
+SlowWork::SlowWork(std::FILE* stream, std::string text, bool rewrite, std::chrono::milliseconds after)
+    : watcher_(
+          [this, stream, text = std::move(text), rewrite, after] { watch(stream, text, rewrite, after); }) {}
+
+SlowWork::~SlowWork() {
+  {
+    const std::lock_guard lock(mutex_);
+    is_over_ = true;
+  }
+  over_.notify_one();
+  watcher_.join();
+}
+
+void SlowWork::watch(std::FILE* stream, const std::string& text, bool rewrite,
+                     std::chrono::milliseconds after) {
+  using Clock = std::chrono::steady_clock;
+  const auto begin = Clock::now();
+  std::unique_lock lock(mutex_);
+  const auto is_over = [this] { return is_over_; };
+  if (over_.wait_until(lock, begin + after, is_over)) return;
+  if (!rewrite) {
+    std::fputs((text + ": this takes a while\n").c_str(), stream);
+    std::fflush(stream);
+    return;
+  }
+  do {
+    const double seconds = std::floor(std::chrono::duration<double>(Clock::now() - begin).count());
+    const std::string line = fmt::format("{}  {}", text, clock_text(seconds));
+    std::fputs(fmt::format("\r{}\x1b[K", line.substr(0, window_width(stream) - 1)).c_str(), stream);
+    std::fflush(stream);
+  } while (!over_.wait_for(lock, std::chrono::seconds(1), is_over));
+  std::fputs("\r\x1b[K", stream);
+  std::fflush(stream);
 }
 
 }  // namespace lockstep::cli

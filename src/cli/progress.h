@@ -1,8 +1,12 @@
 #pragma once
 
+#include <chrono>
+#include <condition_variable>
 #include <cstdint>
 #include <cstdio>
+#include <mutex>
 #include <string>
+#include <thread>
 
 namespace lockstep::cli {
 
@@ -32,6 +36,26 @@ class Progress {
   int64_t before_;
   bool drawn_ = false;
   double drawn_at_ = 0;
+};
+
+/// Names on `stream` work that takes longer than `after`: elsewhere than on a terminal by one line, there by
+/// a line with the time so far, removed when the work is done. Its own thread writes, so that the work needs
+/// no hooks.
+class SlowWork {
+ public:
+  explicit SlowWork(std::string text);  ///< To stderr.
+  SlowWork(std::FILE* stream, std::string text, bool rewrite, std::chrono::milliseconds after);
+  ~SlowWork();
+  SlowWork(const SlowWork&) = delete;
+  SlowWork& operator=(const SlowWork&) = delete;
+
+ private:
+  void watch(std::FILE* stream, const std::string& text, bool rewrite, std::chrono::milliseconds after);
+
+  std::mutex mutex_;
+  std::condition_variable over_;
+  bool is_over_ = false;
+  std::thread watcher_;
 };
 
 }  // namespace lockstep::cli

@@ -13,6 +13,7 @@
 #include "cli/json_output.h"
 #include "cli/nearest.h"
 #include "cli/pipeline_options.h"
+#include "cli/progress.h"
 #include "cli/size.h"
 #include "lockstep/error.h"
 #include "lockstep/plan/cost.h"
@@ -132,7 +133,10 @@ int simulate(const SimulateOptions& options) {
       .ranks_per_node = options.ranks_per_node > 0 ? static_cast<int>(options.ranks_per_node) : 1};
   const int element = bytes % 4 == 0 ? 4 : 1;
   std::vector<AlgorithmRow> rows;
-  for (const auto& algorithm : chosen(options, collective, shape, network)) {
+  const auto algorithms = chosen(options, collective, shape, network);
+  for (const auto& algorithm : algorithms) {
+    const SlowWork slow(fmt::format("simulating {} by {} on {} ranks ({} of {})", plan::name(collective),
+                                    algorithm.name, options.world, rows.size() + 1, algorithms.size()));
     rows.push_back({std::string(algorithm.name),
                     plan::simulate(algorithm.make(shape), network, bytes / element, element),
                     plan::formula_time(collective, algorithm.name, shape, bytes, network)});

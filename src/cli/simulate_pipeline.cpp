@@ -9,6 +9,7 @@
 #include "cli/json_output.h"
 #include "cli/percent.h"
 #include "cli/pipeline_options.h"
+#include "cli/progress.h"
 #include "lockstep/error.h"
 #include "lockstep/plan/pipeline_simulate.h"
 
@@ -46,6 +47,7 @@ std::vector<ScheduleRow> simulated(const SimulatePipelineOptions& options,
       }
       continue;
     }
+    const SlowWork slow(fmt::format("simulating {} on {} ranks", schedule.name, options.shape.stages));
     auto plan = plan::make_pipeline_plan(schedule.name, shape);
     auto simulation = plan::simulate_pipeline(plan, {.ranks = {options.costs}, .message = options.message});
     rows.push_back({std::move(plan), std::move(simulation)});

@@ -4,6 +4,7 @@
 
 #include <array>
 #include <charconv>
+#include <cstdio>
 #include <limits>
 
 #include "lockstep/error.h"
@@ -52,6 +53,23 @@ std::string bytes_text(int64_t bytes) {
     }
   }
   return "";
+}
+
+void say_if_large(std::string_view verb, const std::filesystem::path& data) {
+  namespace fs = std::filesystem;
+  constexpr uintmax_t kLargeBytes = uintmax_t{32} << 20;
+  std::error_code error;
+  uintmax_t bytes = fs::is_regular_file(data, error) ? fs::file_size(data, error) : 0;
+  if (fs::is_directory(data, error)) {
+    for (fs::recursive_directory_iterator at(data, error), end; !error && at != end; at.increment(error)) {
+      if (at->is_regular_file(error)) bytes += at->file_size(error);
+    }
+  }
+  if (error || bytes < kLargeBytes) return;
+  const std::string text =
+      fmt::format("lockstep {}: reading {} ({}): making tokens of it takes a while, here and on every rank\n",
+                  verb, data.string(), bytes_text(static_cast<int64_t>(bytes)));
+  std::fputs(text.c_str(), stderr);
 }
 
 }  // namespace lockstep::cli

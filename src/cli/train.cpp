@@ -1,10 +1,13 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <cctype>
 #include <cmath>
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
+#include <cstring>
 #include <filesystem>
 #include <memory>
 #include <nlohmann/json.hpp>
@@ -14,16 +17,17 @@
 #include "cli/terminal.h"
 #include "cli/torch_verbs.h"
 #include "launch/environment.h"
+#include "launch/number.h"
 #include "lockstep/comms/init.h"
 #include "lockstep/error.h"
 #include "lockstep/launch/identity.h"
 #include "lockstep/trace/chrome.h"
 #include "lockstep/trace/file.h"
 #include "lockstep/trace/session.h"
+#include "parallel/ddp/agreement.h"
 #include "train/run/generate.h"
 #include "train/run/saved_run.h"
 #include "train/run/trainer.h"
-#include "train/run/whole_file.h"
 
 namespace lockstep::cli {
 
@@ -33,6 +37,16 @@ using train::Run;
 using train::TrainResult;
 using train::TrainStart;
 using train::TrainStep;
+
+/// A word as a shell takes it.
+std::string quoted(const std::string& word) {
+  const bool is_plain = std::ranges::all_of(
+      word, [](unsigned char c) { return std::isalnum(c) != 0 || std::strchr("-_./+:@%,=", c) != nullptr; });
+  if (is_plain && !word.empty()) return word;
+  std::string text = "'";
+  for (const char c : word) text += c == '\'' ? "'\\''" : std::string(1, c);
+  return text + "'";
+}
 
 /// What the user of rank 0 sees.
 class Display {
@@ -44,19 +58,22 @@ class Display {
   Display(const Display&) = delete;
   Display& operator=(const Display&) = delete;
 
+  /// Whether something could not be written, of what has to be on its way by now.
+  bool lost() { return std::fflush(stream_) != 0 || std::ferror(stream_) != 0; }
+
   void start(const TrainStart& start, int ranks) {
     start_ = start;
     const auto& settings = run_.settings;
-    fmt::print(stream_, "{}: {} parameters, {}\n", run_.is_mnist() ? "Classifier" : "TinyTransformer",
-               start.parameters, description());
-    fmt::print(stream_, "{} on {} {} with {} {} each; AdamW at {}, seed {}; run folder {}\n",
-               settings.parallel == "pipeline" ? fmt::format("Pipeline ({})", settings.schedule)
-               : settings.parallel == "ddp"    ? "Data parallel"
-                                               : "Alone",
-               ranks, ranks == 1 ? "rank" : "ranks", start.threads, start.threads == 1 ? "thread" : "threads",
-               settings.lr, settings.seed, run_.folder.string());
-    for (const auto& note : start.notes) fmt::print(stream_, "note: {}\n", note);
-    if (start.first_step > 0) fmt::print(stream_, "goes on behind step {}\n", start.first_step);
+    print("{}: {} parameters, {}\n", run_.is_mnist() ? "Classifier" : "TinyTransformer", start.parameters,
+          description());
+    print("{} on {} {} with {} {} each; AdamW at {}, seed {}; run folder {}\n",
+          settings.parallel == "pipeline" ? fmt::format("Pipeline ({})", settings.schedule)
+          : settings.parallel == "ddp"    ? "Data parallel"
+                                          : "Alone",
+          ranks, ranks == 1 ? "rank" : "ranks", start.threads, start.threads == 1 ? "thread" : "threads",
+          settings.lr, settings.seed, run_.folder.string());
+    for (const auto& note : start.notes) print("note: {}\n", note);
+    if (start.first_step > 0) print("goes on behind step {}\n", start.first_step);
     std::fflush(stream_);
     progress_ =
         std::make_unique<Progress>(stream_, start.steps, use_colour(fileno(stream_)), start.first_step);
@@ -71,33 +88,40 @@ class Display {
 
   void end(const TrainResult& result) {
     progress_->clear();
-    fmt::print(stream_, "{} steps in {:.1f} s, {:.0f} {}/s; exposed communication {:.2f} ms a step\n",
-               result.step - start_.first_step, result.seconds, result.tokens_per_s, start_.unit,
-               result.exposed_ms);
+    print("{} steps in {:.1f} s, {:.0f} {}/s; exposed communication {:.2f} ms a step\n",
+          result.step - start_.first_step, result.seconds, result.tokens_per_s, start_.unit,
+          result.exposed_ms);
     if (result.stop_signal != 0) {
-      fmt::print(stream_, "stopped by SIG{} after step {} of {}; saved in {}\n",
-                 sigabbrev_np(result.stop_signal), result.step, result.steps, result.checkpoint.string());
-      fmt::print(stream_, "to go on: lockstep train --resume --run-dir {}\n", run_.folder.string());
+      print("stopped by SIG{} after step {} of {}; saved in {}\n", sigabbrev_np(result.stop_signal),
+            result.step, result.steps, result.checkpoint.string());
+      print("to go on: lockstep train --resume --run-dir {}\n", quoted(run_.folder.string()));
       return;
     }
-    fmt::print(stream_, "loss: {:.4f} at first, {:.4f} at last\n", result.first_loss, result.loss);
+    print("loss: {:.4f} at first, {:.4f} at last\n", result.first_loss, result.loss);
     if (run_.is_mnist()) {
-      fmt::print(stream_, "validation: loss {:.4f}, {:.2f}% right\n", result.validation_loss,
-                 100 * result.accuracy);
+      print("validation: loss {:.4f}, {:.2f}% right\n", result.validation_loss, 100 * result.accuracy);
     } else {
-      fmt::print(stream_, "validation: loss {:.4f}, perplexity {:.3f}, {:.1f}% of tokens right\n",
-                 result.validation_loss, std::exp(result.validation_loss), 100 * result.accuracy);
+      print("validation: loss {:.4f}, perplexity {:.3f}, {:.1f}% of tokens right\n", result.validation_loss,
+            std::exp(result.validation_loss), 100 * result.accuracy);
     }
     if (result.floor) print_floor(result);
-    fmt::print(stream_, "run folder {}: metrics.jsonl, logs/, {}\n", run_.folder.string(),
-               std::filesystem::relative(result.checkpoint, run_.folder).string());
+    print("run folder {}: metrics.jsonl, logs/, {}\n", run_.folder.string(),
+          std::filesystem::relative(result.checkpoint, run_.folder).string());
     if (run_.tokenizer) print_sample(result);
   }
 
  private:
+  /// A full disk behind standard output must not end the training: fmt::print would throw.
+  template <typename... Arguments>
+  void print(fmt::format_string<Arguments...> format, Arguments&&... arguments) {
+    const std::string text = fmt::format(format, std::forward<Arguments>(arguments)...);
+    std::fwrite(text.data(), 1, text.size(), stream_);
+  }
+
   static std::FILE* open_stream() {
     const char* const told = std::getenv(kOutVariable);
-    std::FILE* const stream = told == nullptr ? nullptr : fdopen(std::atoi(told), "w");
+    const int fd = told == nullptr ? -1 : launch::parse_number(kOutVariable, told, 0, 1'000'000);
+    std::FILE* const stream = fdopen(fd, "w");
     return stream == nullptr ? stdout : stream;
   }
 
@@ -109,24 +133,24 @@ class Display {
   }
 
   void print_floor(const TrainResult& result) {
-    fmt::print(stream_, "the entropy H of the validation text is {:.4f}: {:.1f}% above it\n", *result.floor,
-               100 * (result.validation_loss / *result.floor - 1));
+    print("the entropy H of the validation text is {:.4f}: {:.1f}% above it\n", *result.floor,
+          100 * (result.validation_loss / *result.floor - 1));
     if (result.leaks) {
-      fmt::print(stream_,
-                 "WARNING: a loss below the entropy is impossible for a model that sees only what came "
-                 "before: the token to guess leaks into the input\n");
+      print(
+          "WARNING: a loss below the entropy is impossible for a model that sees only what came "
+          "before: the token to guess leaks into the input\n");
     }
   }
 
   void print_sample(const TrainResult& result) {
     const Run saved = train::read_checkpoint_run(result.checkpoint);
-    fmt::print(stream_, "a sample (lockstep generate {}):\n", run_.folder.string());
+    print("a sample (lockstep generate {}):\n", run_.folder.string());
     const std::string& first = saved.tokenizer->text_of(0);
     train::generate(
         train::load_language_model(saved), saved.config, *saved.tokenizer,
         {.prompt = saved.tokenizer->kind() == "bpe" ? "\n" : first, .length = 240, .temperature = 0.8},
-        [&](const std::string& text) { fmt::print(stream_, "{}", text); });
-    fmt::print(stream_, "\n");
+        [&](const std::string& text) { print("{}", text); });
+    print("\n");
   }
 
   const Run& run_;
@@ -154,7 +178,7 @@ void write_summary(const Run& run, const TrainResult& result) {
       summary["leaks"] = result.leaks;
     }
   }
-  train::replace_file(run.folder / "summary.json", summary.dump(2) + "\n");
+  train::write_run_file(run.folder / "summary.json", summary.dump(2) + "\n");
 }
 
 /// Every rank writes its spans; rank 0 puts them together.
@@ -185,7 +209,12 @@ int train_on_rank(const Run& run, Communicator& comm, const train::TrainOptions&
     write_summary(run, result);
     display->end(result);
   }
+  const bool lost = display && display->lost();
   comm.barrier();  // a rank that is gone would be told as a failure while another still speaks
+  if (result.stop_signal == 0 && lost) {
+    fmt::print(stderr, "{}\n", kLostOutput);
+    return kExitLostOutput;
+  }
   if (result.stop_signal == 0) return 0;
   return result.stop_signal == SIGINT ? kExitInterrupted : kExitStopped;
 }
@@ -194,7 +223,8 @@ int train_on_rank(const Run& run, Communicator& comm, const train::TrainOptions&
 
 int run_train_rank(const TrainRankFlags& flags, const Invocation&) {
   Communicator comm = init_distributed();
-  const Run run = train::read_run(flags.run_dir);
+  Run run = train::read_run(flags.run_dir);
+  if (!flags.settings.empty()) run.settings = train::parse_settings(flags.settings, "--settings");
   return train_on_rank(run, comm,
                        {.resume = flags.resume || identify().restart_count > 0,
                         .inexact = flags.inexact,
@@ -208,14 +238,19 @@ int run_train(const TrainFlags& given, const Invocation&) {
         "lockstep train: --run-dir is missing; hint: ranks that another launcher started must all know it");
   }
   TrainFlags flags = given;
-  Communicator comm = init_distributed();
-  const int restarts = identify().restart_count;
+  flags.request.resume = flags.request.resume || identify().restart_count > 0;
+  Communicator comm =
+      init_distributed({.engine = chosen_engine(flags.request, launch::current_environment())});
   flags.request.given.values.world_size = comm.world_size();
   flags.request.given.names.insert("world_size");
-  flags.request.resume = flags.request.resume || restarts > 0;
-  if (comm.rank() == 0) train::prepare_run(flags.request, launch::current_environment());
-  comm.barrier();
-  const Run run = train::read_run(flags.request.folder);
+  train::RunLock lock;
+  std::string settings;
+  if (comm.rank() == 0) {
+    settings = to_json(prepare_run(flags.request, launch::current_environment(), lock).settings);
+  }
+  settings = ddp::gather_texts(comm, settings).front();
+  Run run = train::read_run(flags.request.folder);
+  run.settings = train::parse_settings(settings, "settings of rank 0");
   return train_on_rank(run, comm,
                        {.resume = flags.request.resume,
                         .inexact = flags.inexact,

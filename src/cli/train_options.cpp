@@ -21,6 +21,7 @@ void add_settings(Flags& flags, train::GivenSettings& given) {
   };
   const train::TrainSettings standard;
   for (const auto& setting : train::text_settings()) {
+    if (setting.help[0] == '\0') continue;
     flags.given_text(train::flag_of(setting.name), note(setting), setting.choices, standard.*setting.field,
                      setting.help);
   }
@@ -37,6 +38,15 @@ void add_settings(Flags& flags, train::GivenSettings& given) {
 
 }  // namespace
 
+std::string chosen_engine(train::RunRequest& request, const train::Variables& environment) {
+  std::string& engine = request.given.values.engine;
+  const auto variable = environment.find("LOCKSTEP_ENGINE");
+  if (engine.empty() && variable != environment.end()) engine = variable->second;
+  if (engine.empty()) return request.resume ? train::read_run(request.folder).settings.engine : "";
+  request.given.names.insert("engine");
+  return engine;
+}
+
 Action define_train(Flags flags) {
   const auto options = std::make_shared<TrainFlags>();
   auto& request = options->request;
@@ -44,7 +54,8 @@ Action define_train(Flags flags) {
   add_settings(flags, request.given);
   flags.text("--nproc-per-node", options->nproc_per_node, "Ranks (default: as many as there are cores)",
              "N|auto");
-  flags.text("--engine", options->engine, "shm, gloo or mpi (default: from the topology)", "NAME");
+  flags.text("--engine", request.given.values.engine, "shm, gloo or mpi (default: from the topology)",
+             "NAME");
   flags.path("--run-dir", request.folder, "The run's folder (default: the next free runs/DATA-N)", "FOLDER");
   flags.toggle("--resume", request.resume,
                "Go on with the run in --run-dir, from its newest whole checkpoint");
@@ -60,6 +71,7 @@ Action define_train(Flags flags) {
 Action define_train_rank(Flags flags) {
   const auto options = std::make_shared<TrainRankFlags>();
   flags.text("--run-dir", options->run_dir, "The run's folder", "FOLDER");
+  flags.text("--settings", options->settings, "What takes the place of the folder's run.json", "JSON");
   flags.toggle("--resume", options->resume, "From the newest whole checkpoint");
   flags.toggle("--inexact", options->inexact, "Also where the steps would not have the same bits");
   flags.toggle("--tensorboard", options->tensorboard, "Write TensorBoard events");

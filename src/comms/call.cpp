@@ -20,7 +20,6 @@ std::string told_root(const transport::Header& header, plan::Collective collecti
 }
 
 std::string_view algorithm_of(const transport::Header& header) {
-  if (header.algorithm == kNative) return "native";
   const auto& all = plan::algorithms();
   return header.algorithm < all.size() ? all[header.algorithm].name : "?";
 }
@@ -29,11 +28,13 @@ std::string_view algorithm_of(const transport::Header& header) {
 
 std::string title(const transport::Header& header) {
   if (header.operation == kPointToPoint) return fmt::format("message with tag {}", header.root);
+  if (header.operation == kSplit) return fmt::format("split #{}", header.call);
   return fmt::format("{} #{}", plan::name(static_cast<plan::Collective>(header.operation)), header.call);
 }
 
 std::string describe(const transport::Header& header) {
   const auto type = static_cast<DataType>(header.type);
+  if (header.operation == kSplit) return title(header);
   if (header.operation == kPointToPoint) {
     return fmt::format("{} ({} {})", title(header), header.count, name(type));
   }

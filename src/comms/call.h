@@ -8,11 +8,9 @@
 
 namespace lockstep::comms {
 
-/// The operation number of a header: a collective's own, or this.
+/// The operation number of a header: a collective's own, or one of these.
 constexpr uint8_t kPointToPoint = 255;
-
-/// The algorithm number of a header: a plan's own, or this for the engine's own collective.
-constexpr uint8_t kNative = 255;
+constexpr uint8_t kSplit = 254;
 
 /// "all_reduce #812": how errors name a call.
 std::string title(const transport::Header& header);

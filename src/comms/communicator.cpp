@@ -26,7 +26,9 @@ Request all_reduce_of(const Buffer& input, const Buffer& output, ReduceOp op, co
 Request coalesced_of(std::vector<Buffer> parts, ReduceOp op, const CallOptions& options) {
   Buffer whole;
   if (!parts.empty()) whole.type = parts.front().type;
-  for (const Buffer& part : parts) whole.count += part.count;
+  uint64_t count = 0;  // may wrap around: check() refuses such parts
+  for (const Buffer& part : parts) count += static_cast<uint64_t>(part.count);
+  whole.count = static_cast<int64_t>(count);
   Request wanted = all_reduce_of(whole, whole, op, options);
   wanted.parts = std::move(parts);
   return wanted;

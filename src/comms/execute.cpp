@@ -66,6 +66,12 @@ int divisor_of(const Plan& plan, const Step& step, ReduceOp op) {
   return op == ReduceOp::kMean && completes ? plan.world : 1;
 }
 
+/// What a rank shows to the others of a buffer in one piece.
+size_t shared_bytes(const Plan& plan, const Data& data) {
+  const int64_t pieces = plan.division == plan::Division::kSplit ? 1 : plan.world;
+  return static_cast<size_t>(data.count * pieces) * size_of(data.type);
+}
+
 /// Calls act(part, offset within it, elements) for what [begin, begin + count) has of each part.
 template <typename Act>
 void for_each_piece(std::span<const Buffer> parts, int64_t begin, int64_t count, const Act& act) {
@@ -78,18 +84,6 @@ void for_each_piece(std::span<const Buffer> parts, int64_t begin, int64_t count,
     if (from < to) act(i, from - part_begin, to - from);
     part_begin = part_end;
   }
-}
-
-/// False if the sender has not come.
-bool welcome_soon(Transfer& receive, const transport::Limit& limit) {
-  transport::Limit soon = limit;
-  soon.timeout = std::min(limit.timeout, decltype(limit.timeout)(std::chrono::milliseconds(5)));
-  try {
-    receive.welcome(soon);
-  } catch (const TimeoutError&) {
-    return false;
-  }
-  return true;
 }
 
 template <typename SourceOf, typename DestinationOf>
@@ -188,30 +182,26 @@ void Executor::run_messages(const ReadyPlan& ready, const transport::Header& hea
     const int64_t begin_ns = trace.now();
     received_.resize(std::max(received_.size(), to_add));
     std::byte* next = received_.data();
-    for (size_t i = begin; i < end; ++i) {
-      const Step& step = steps[i];
-      const size_t bytes = bytes_of(step);
-      if (step.is_local() || step.slots.count == 0 || (bytes == 0 && !barrier)) continue;
-      if (step.is_send()) {
-        for (const auto& earlier : sends) {
-          if (steps[earlier.step].peer == step.peer) earlier.transfer->release();
+    // Receives first: a peer may send once it knows of them, and on one connection it would learn of them
+    // only after all that goes out before.
+    for (const bool sending : {false, true}) {
+      for (size_t i = begin; i < end; ++i) {
+        const Step& step = steps[i];
+        const size_t bytes = bytes_of(step);
+        if (step.is_local() || step.slots.count == 0 || (bytes == 0 && !barrier)) continue;
+        if (step.is_send() != sending) continue;
+        if (sending) {
+          sends.push_back(
+              {i, transport_.send(Stream::kCollective, step.peer, header, address(step.slots.first), bytes)});
+        } else if (step.kind == Kind::kRecv) {
+          receives.push_back({i, transport_.receive(Stream::kCollective, step.peer, header,
+                                                    address(step.slots.first), bytes)});
+        } else {
+          receives.push_back({i, transport_.receive(Stream::kCollective, step.peer, header, next, bytes)});
+          next += bytes;
         }
-        sends.push_back({i, transport_.announce(Stream::kCollective, step.peer, header,
-                                                address(step.slots.first), bytes)});
-      } else if (step.kind == Kind::kRecv) {
-        receives.push_back({i, transport_.receive(Stream::kCollective, step.peer, header,
-                                                  address(step.slots.first), bytes)});
-      } else {
-        receives.push_back({i, transport_.receive(Stream::kCollective, step.peer, header, next, bytes)});
-        next += bytes;
       }
     }
-    // All ranks welcome what comes before anything long goes out: so it moves both ways at once. Not for
-    // long: who is late shall not keep others from their data.
-    for (const auto& moving : receives) {
-      if (!welcome_soon(*moving.transfer, limit)) break;
-    }
-    for (const auto& moving : sends) moving.transfer->release();
     for (const auto* all : {&receives, &sends}) {
       for (const auto& moving : *all) {
         moving.transfer->wait(limit);
@@ -226,7 +216,9 @@ void Executor::run_messages(const ReadyPlan& ready, const transport::Header& hea
       const Step& step = steps[i];
       if (step.kind != Kind::kRecvReduce || barrier) continue;
       std::byte* const own = address(step.slots.first);
-      const std::array<const void*, 2> sources = {own, next};
+      // The lower rank's part is the left operand, so that both ends of an exchange get the same bits.
+      const bool peer_is_left = step.peer < transport_.rank();
+      const std::array<const void*, 2> sources = {peer_is_left ? next : own, peer_is_left ? own : next};
       const std::array<void*, 1> destinations = {own};
       combine(data.type, data.op, sources, destinations, layout.elements_of(step.chunk, step.slots.count));
       next += bytes_of(step);
@@ -243,9 +235,7 @@ bool Executor::run_one_sided(const ReadyPlan& ready, const transport::Header& he
                     "the engine shm",
                     ready.plan.algorithm));
   }
-  const bool splits = ready.plan.division == plan::Division::kSplit;
-  const auto elements = static_cast<size_t>(data.count * (splits ? 1 : transport_.world()));
-  const size_t bytes = elements * size_of(data.type);
+  const size_t bytes = shared_bytes(ready.plan, data);
   if (const size_t needed = Layout(ready.plan, data).scratch_bytes(); needed > OneSided::kInboxBytes) {
     throw UsageError(fmt::format("algorithm {}: takes at most {} bytes, not {}; hint: use push",
                                  ready.plan.algorithm, OneSided::kInboxBytes, needed));
@@ -292,7 +282,9 @@ void Executor::run_combine_of_parts(const ReadyPlan& ready, const Step& step, co
                      if (of == transport_.rank())
                        return static_cast<std::byte*>(data.parts[part].data) + skipped;
                      int64_t begin = 0;
-                     std::memcpy(&begin, memory.data_of(of) + part * sizeof(begin), sizeof(begin));
+                     std::memcpy(&begin,
+                                 memory.data_of(of, data.parts.size() * sizeof(begin)) + part * sizeof(begin),
+                                 sizeof(begin));
                      return memory.reach(of, begin, data.parts[part].bytes()) + skipped;
                    };
                    run_combine(ready, step, data, address, address, elements);
@@ -304,8 +296,10 @@ bool Executor::run_flags(const ReadyPlan& ready, const Data& data, const transpo
   OneSided& memory = *transport_.one_sided();
   const Layout layout(ready.plan, data);
   const int rank = transport_.rank();
+  const size_t shared =
+      data.parts.empty() ? shared_bytes(ready.plan, data) : data.parts.size() * sizeof(int64_t);
   const auto address = [&](int of, int slot) {
-    return layout.at(slot, of == rank ? data.slots : memory.data_of(of), memory.inbox_of(of));
+    return layout.at(slot, of == rank ? data.slots : memory.data_of(of, shared), memory.inbox_of(of));
   };
   const auto destination = [&](int of, int slot) {
     return data.result != nullptr ? data.result : address(of, slot);
@@ -314,9 +308,9 @@ bool Executor::run_flags(const ReadyPlan& ready, const Data& data, const transpo
   const bool from_root = ready.plan.collective == plan::Collective::kBroadcast;
   const auto all_share = [&] {
     if (transport_.world() == 1) return true;
-    if (from_root) return memory.data_of(ready.plan.root) != nullptr;
+    if (from_root) return memory.data_of(ready.plan.root, shared) != nullptr;
     for (int k = 0; k < transport_.world(); ++k) {
-      if (memory.data_of(k) == nullptr) return false;
+      if (memory.data_of(k, shared) == nullptr) return false;
     }
     return true;
   };

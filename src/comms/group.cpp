@@ -4,7 +4,6 @@
 
 #include <algorithm>
 
-#include "comms/copy.h"
 #include "lockstep/error.h"
 
 namespace lockstep::comms {
@@ -25,19 +24,22 @@ std::vector<int> ascending(std::vector<int> ranks) {
 /// A collective that waits for its turn.
 class Group::QueuedWork final : public Work::State {
  public:
-  explicit QueuedWork(Request wanted) : request(std::move(wanted)) {}
+  QueuedWork(Request wanted, int rank) : request(std::move(wanted)), rank_(rank) {}
 
   bool test() override {
+    owner_.require("Work::is_completed", rank_);
     const std::lock_guard lock(mutex_);
     if (done_ && error_) std::rethrow_exception(error_);
     return done_;
   }
   void wait() override {
+    owner_.require("Work::wait", rank_);
     std::unique_lock lock(mutex_);
     over_.wait(lock, [&] { return done_; });
     if (error_) std::rethrow_exception(error_);
   }
   std::chrono::steady_clock::time_point finished_at() override {
+    owner_.require("Work::finished_at", rank_);
     const std::lock_guard lock(mutex_);
     return finished_at_;
   }
@@ -52,6 +54,8 @@ class Group::QueuedWork final : public Work::State {
   const Request request;
 
  private:
+  const transport::Owner owner_;
+  const int rank_;
   std::mutex mutex_;
   std::condition_variable over_;
   bool done_ = false;
@@ -59,7 +63,7 @@ class Group::QueuedWork final : public Work::State {
   std::exception_ptr error_;
 };
 
-/// How a message is asked.
+/// How a message is asked. Of several threads that do, one at a time moves it.
 class Group::MessageWork final : public Work::State {
  public:
   /// What a trace tells of it.
@@ -80,42 +84,57 @@ class Group::MessageWork final : public Work::State {
     message_->is_held = false;
     const bool has_failed = group_->job_->control().has_failed();
     if (has_failed && !over_) let_go();
-    if (over_ || is_accompanied_) return;
-    try {
-      group_->messenger_.accompany(message_);  // half a message would spoil all that follow it
+    if (has_failed || over_ || is_accompanied_) return;
+    try {  // half a message would spoil all that follow it
+      group_->guard(message_->header, [&] { group_->messenger_.accompany(message_); });
     } catch (...) {
-      // No thread to be had. The rank waits for the next message in vain, and says so.
+      // No thread to be had: the job has failed.
     }
   }
 
   bool test() override {
+    group_->owner_.require("Work::is_completed", group_->rank());
+    std::unique_lock lock(mutex_);
+    if (!over_ && !is_moved_) move(lock, [&] { return message_->transfer->test(); });
     if (error_) std::rethrow_exception(error_);
-    if (over_) return true;
-    act([&] { over_ = message_->transfer->test(); });
-    if (over_) record();
     return over_;
   }
   void wait() override {
+    group_->owner_.require("Work::wait", group_->rank());
+    std::unique_lock lock(mutex_);
+    while (!over_) {
+      if (is_moved_) {
+        changed_.wait(lock);
+      } else {
+        move(lock, [&] { return message_->transfer->wait(message_->limit), true; });
+      }
+    }
     if (error_) std::rethrow_exception(error_);
-    if (over_) return;
-    act([&] { message_->transfer->wait(message_->limit); });
-    over_ = true;
-    record();
   }
 
  private:
-  void act(const std::function<void()>& what) {
+  /// Calls `act`, which returns whether the message is over, without the lock.
+  template <typename Act>
+  void move(std::unique_lock<std::mutex>& lock, const Act& act) {
+    is_moved_ = true;
+    lock.unlock();
+    bool over = false;
+    std::exception_ptr error;
     try {
-      group_->guard(message_->header, what);
+      group_->guard(message_->header, [&] { over = act(); });
+      if (over) record();
     } catch (...) {
-      error_ = std::current_exception();
+      error = std::current_exception();
       let_go();
-      throw;
     }
+    lock.lock();
+    is_moved_ = false;
+    over_ = over || error;
+    error_ = error;
+    changed_.notify_all();
   }
-  /// Whoever hears of a failure may free the buffer: nothing moves it any more.
+  /// Whoever learns of a failure may free the buffer: nothing moves it any more.
   void let_go() {
-    over_ = true;
     if (is_accompanied_) group_->messenger_.forget(message_);
     message_->transfer.reset();
   }
@@ -133,6 +152,9 @@ class Group::MessageWork final : public Work::State {
   const std::shared_ptr<Message> message_;
   const bool is_accompanied_;
   const Told told_;
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  bool is_moved_ = false;  ///< A thread is at it, without the lock.
   bool over_ = false;
   std::exception_ptr error_;
 };
@@ -142,8 +164,8 @@ Group::Group(std::shared_ptr<transport::Job> job, std::string tag, std::vector<i
     : job_(std::move(job)),
       tag_(std::move(tag)),
       members_(std::move(members)),
-      timeout_(timeout),
-      transport_(job_->make_group(tag_, members_, transport::Control::Clock::now() + timeout)),
+      timeout_(transport::bounded(timeout)),
+      transport_(job_->make_group(tag_, members_, transport::Control::Clock::now() + timeout_)),
       plans_(transport_->rank(), transport_->world(), ranks_per_node),
       executor_(*transport_, tag_ == "world" ? "" : fmt::format(" ({})", tag_)),
       messenger_([this](const Header& header, const std::function<void()>& act) { guard(header, act); }) {}
@@ -157,8 +179,19 @@ Group::~Group() {
   if (server_.joinable()) server_.join();
 }
 
+void Group::admit(const Request& request) const {
+  owner_.require(name(request.collective), rank());
+  check(request, rank(), world());
+  limit_of(request.timeout);
+}
+
 Limit Group::limit_of(std::chrono::milliseconds timeout) const {
-  return {.timeout = timeout.count() > 0 ? timeout : timeout_, .failed = &job_->control().failed_flag()};
+  if (timeout.count() < 0) {
+    throw UsageError(
+        fmt::format("CallOptions::timeout is {} ms; hint: 0 is the communicator's own", timeout.count()));
+  }
+  return {.timeout = timeout.count() > 0 ? transport::bounded(timeout) : timeout_,
+          .failed = &job_->control().failed_flag()};
 }
 
 void Group::withdraw() {
@@ -168,27 +201,23 @@ void Group::withdraw() {
 
 void Group::throw_failure() {
   withdraw();
-  const auto failure = job_->control().failure();
-  const std::string history = history_.text();
-  throw PeerError(fmt::format("{}{}{}", failure ? failure->text : "the job has failed",
-                              history.empty() ? "" : "; ", history),
-                  failure ? failure->peer : -1);
+  auto failure = job_->control().failure().value_or(transport::Failure{.text = "the job has failed"});
+  if (const std::string history = history_.text(); !history.empty()) failure.text += "; " + history;
+  failure.raise();
 }
 
-void Group::fail(const std::string& text, int peer, bool timed_out) {
-  const int culprit = peer < 0 ? peer : members_[static_cast<size_t>(peer)];
-  job_->control().fail({.peer = culprit, .text = text});
-  const auto first = job_->control().failure();
-  if (timed_out && first && first->text == text) {
-    withdraw();
-    throw TimeoutError(fmt::format("{}; {}", text, history_.text()), culprit);
-  }
+void Group::fail(const std::string& text, int culprit, bool timed_out) {
+  job_->control().fail({.peer = culprit, .text = text, .timed_out = timed_out});
   throw_failure();
 }
 
 template <typename Act>
 void Group::guard(const Header& header, const Act& act) {
   if (job_->control().has_failed()) throw_failure();
+  // The control plane, by which groups are made, counts ranks of the job.
+  const auto of_job = [&](int peer) {
+    return peer < 0 || header.operation == kSplit ? peer : members_[static_cast<size_t>(peer)];
+  };
   try {
     act();
   } catch (const transport::Interrupted&) {
@@ -203,102 +232,84 @@ void Group::guard(const Header& header, const Act& act) {
              "same order",
              title(mismatch.ours), std::min(rank(), mismatch.peer), first ? own : theirs,
              std::max(rank(), mismatch.peer), first ? theirs : own),
-         mismatch.peer, false);
+         of_job(mismatch.peer));
   } catch (const TimeoutError& error) {
-    fail(fmt::format(
-             "{} on rank {}: {} within the timeout; hint: it may be stuck, stopped or in other code; the "
-             "timeout can be raised",
-             title(header), rank(), error.what()),
-         error.peer, true);
+    constexpr std::string_view kHint =
+        " within the timeout; hint: it may be stuck, stopped or in other code; the timeout can be raised";
+    const std::string_view why = error.what();
+    fail(fmt::format("{} on rank {}: {}{}", title(header), rank(), why,
+                     why.find("; hint: ") == why.npos ? kHint : ""),
+         of_job(error.peer), true);
   } catch (const PeerError& error) {
-    fail(fmt::format("{} on rank {}: {}", title(header), rank(), error.what()), error.peer, false);
+    fail(fmt::format("{} on rank {}: {}", title(header), rank(), error.what()), of_job(error.peer));
+  } catch (const UsageError&) {
+    throw;
+  } catch (const std::exception& error) {
+    fail(fmt::format("{} on rank {}: {}", title(header), rank(), error.what()),
+         members_[static_cast<size_t>(rank())]);
   }
 }
 
-void Group::execute_native(const Request& request) {
-  const bool takes = request.parts.empty() && request.collective == Collective::kAllReduce &&
-                     request.op == ReduceOp::kSum && request.input.type == DataType::kFloat32;
-  const Header header = {.call = ++calls_,
-                         .count = request.input.count,
-                         .operation = static_cast<uint8_t>(request.collective),
-                         .type = static_cast<uint8_t>(request.input.type),
-                         .reduce = static_cast<uint8_t>(request.op),
-                         .algorithm = kNative};
-  history_.add(header);
-  guard(header, [&] {
-    if (takes) {
-      auto* const data = static_cast<float*>(request.output.data);
-      if (data != request.input.data) comms::copy(data, request.input.data, request.input.bytes());
-      if (transport_->native_sum(data, request.input.count)) return;
-    }
-    throw UsageError(
-        fmt::format("{} on rank {}: engine {} has none of its own; hint: native is for sums of float32 over "
-                    "all ranks, by "
-                    "gloo or mpi",
-                    describe(header), rank(), engine()));
-  });
-}
-
 void Group::execute(const Request& request, trace::Stream stream) {
-  if (request.algorithm == "native") return execute_native(request);
-  const bool shares = transport_->one_sided() != nullptr;
-  const ReadyPlan& ready = plans_.find(
-      request.collective,
-      request.algorithm.empty() ? usual_algorithm(request, engine(), world(), shares) : request.algorithm,
-      request.root);
-  const bool scatters = request.collective == Collective::kScatter;
-  const Header header = {
-      .call = ++calls_,
-      .count = scatters ? request.output.count : request.input.count,
+  Header header = {
+      .call = calls_ + 1,
+      .count = agreed(request).count,
       .root = request.parts.empty() ? request.root : fingerprint(request.parts),
       .operation = static_cast<uint8_t>(request.collective),
-      .type = static_cast<uint8_t>(scatters ? request.output.type : request.input.type),
-      .reduce = static_cast<uint8_t>(is_reduction(request.collective) ? request.op : ReduceOp::kSum),
-      .algorithm = ready.algorithm};
-  history_.add(header);
+      .type = static_cast<uint8_t>(agreed(request).type),
+      .reduce = static_cast<uint8_t>(is_reduction(request.collective) ? request.op : ReduceOp::kSum)};
   guard(header, [&] {
+    const auto find_plan = [&](std::string_view algorithm) -> const ReadyPlan& {
+      return plans_.find(request.collective, algorithm, request.root);
+    };
     const auto runs = [&](const ReadyPlan& plan) {
       const Data data = lay_out(request, plan, rank(), work_);
       if (!executor_.run(plan, header, data, limit_of(request.timeout), stream)) return false;
       take_out(request, plan.plan, rank(), data);
       return true;
     };
-    if (runs(ready)) return;
-    runs(plans_.find(request.collective, usual_algorithm(request, engine(), world(), /*shares=*/false),
-                     request.root));
+    const bool shares = transport_->one_sided() != nullptr;
+    const ReadyPlan& ready = find_plan(
+        request.algorithm.empty() ? usual_algorithm(request, engine(), world(), shares) : request.algorithm);
+    header.algorithm = ready.algorithm;
+    ++calls_;
+    history_.add(header);
+    if (!runs(ready)) runs(find_plan(usual_algorithm(request, engine(), world(), /*shares=*/false)));
   });
 }
 
-void Group::run(const Request& request) {
-  check(request, rank(), world());
+template <typename Act>
+void Group::take_turn(const Act& act) {
   {
     std::unique_lock lock(mutex_);
     turn_.wait(lock, [&] { return !running_ && queue_.empty(); });
     running_ = true;
   }
-  const auto give_turn = [&] {
-    {
-      const std::lock_guard lock(mutex_);
-      running_ = false;
+  struct Turn {
+    Group& group;
+    ~Turn() {
+      {
+        const std::lock_guard lock(group.mutex_);
+        group.running_ = false;
+      }
+      group.turn_.notify_all();
     }
-    turn_.notify_all();
-  };
-  try {
-    execute(request, trace::Stream::kCommunication);
-  } catch (...) {
-    give_turn();
-    throw;
-  }
-  give_turn();
+  } const turn{*this};
+  act();
+}
+
+void Group::run(const Request& request) {
+  admit(request);
+  take_turn([&] { execute(request, trace::Stream::kCommunication); });
 }
 
 Work Group::start(Request request) {
-  check(request, rank(), world());
-  auto work = std::make_shared<QueuedWork>(std::move(request));
+  admit(request);
+  auto work = transport::make_owned<QueuedWork>(std::move(request), rank());
   {
     const std::lock_guard lock(mutex_);
-    queue_.push_back(work);
     if (!server_.joinable()) server_ = std::thread([this] { serve(); });
+    queue_.push_back(work);
   }
   turn_.notify_all();
   return Work(work);
@@ -329,9 +340,12 @@ void Group::serve() {
 
 Work Group::start_message(bool sends, const Buffer& data, int peer, int tag,
                           std::chrono::milliseconds timeout, bool is_waited_for) {
+  const std::string_view call = sends ? "send" : "recv";
+  owner_.require(call, rank());
+  check_buffer(call, rank(), data, "the data");
   if (peer < 0 || peer >= world() || peer == rank()) {
-    throw UsageError(fmt::format("{} on rank {}: peer {} in a world of {}{}", sends ? "send" : "recv", rank(),
-                                 peer, world(), peer == rank() ? " is the rank itself" : ""));
+    throw UsageError(fmt::format("{} on rank {}: peer {} in a world of {}{}", call, rank(), peer, world(),
+                                 peer == rank() ? " is the rank itself" : ""));
   }
   const Header header = {.call = 0,
                          .count = data.count,
@@ -345,15 +359,16 @@ Work Group::start_message(bool sends, const Buffer& data, int peer, int tag,
   const auto message = std::make_shared<Message>();
   message->header = header;
   message->limit = limit_of(timeout);
-  bool needs_company = false;
+  Work work;
   guard(header, [&] {
     constexpr auto kStream = transport::Stream::kPointToPoint;
     message->transfer = sends ? transport_->send(kStream, peer, header, data.data, data.bytes())
                               : transport_->receive(kStream, peer, header, data.data, data.bytes());
-    needs_company = !is_waited_for && message->transfer->needs_company();
+    const bool needs_company = !is_waited_for && message->transfer->needs_company();
+    if (needs_company) messenger_.accompany(message);
+    work = Work(transport::make_owned<MessageWork>(shared_from_this(), message, needs_company, told));
   });
-  if (needs_company) messenger_.accompany(message);
-  return Work(std::make_shared<MessageWork>(shared_from_this(), message, needs_company, told));
+  return work;
 }
 
 Work Group::start_send(const Buffer& data, int to, int tag, std::chrono::milliseconds timeout,
@@ -367,7 +382,17 @@ Work Group::start_receive(const Buffer& data, int from, int tag, std::chrono::mi
 }
 
 std::shared_ptr<Group> Group::split(int colour, int key) {
-  const std::string tag = fmt::format("{}/{}", tag_, ++splits_);
+  owner_.require("split", rank());
+  std::shared_ptr<Group> group;
+  take_turn([&] {
+    const Header header = {.call = ++splits_, .operation = kSplit};
+    history_.add(header);
+    guard(header, [&] { group = make_split(fmt::format("{}/{}", tag_, splits_), colour, key); });
+  });
+  return group;
+}
+
+std::shared_ptr<Group> Group::make_split(const std::string& tag, int colour, int key) {
   const auto deadline = transport::Control::Clock::now() + timeout_;
   const auto all = ascending(members_);
   const auto blobs = job_->control().all_gather(tag, all, fmt::format("{} {}", colour, key), deadline);
@@ -390,21 +415,24 @@ std::shared_ptr<Group> Group::split(int colour, int key) {
             [](const Place& a, const Place& b) { return std::tie(a.key, a.rank) < std::tie(b.key, b.rank); });
   std::vector<int> members;
   for (const auto& place : places) members.push_back(place.member);
-  return std::make_shared<Group>(job_, fmt::format("{}:{}", tag, colour), members, 1, timeout_);
+  return transport::make_owned<Group>(job_, fmt::format("{}:{}", tag, colour), members, 1, timeout_);
 }
 
 std::shared_ptr<void> Group::allocate(size_t bytes) {
+  owner_.require("allocate", rank());
   transport::OneSided* const memory = transport_->one_sided();
   if (memory == nullptr)
     return std::shared_ptr<void>(::operator new (bytes, std::align_val_t{64}),
                                  [](void* block) { ::operator delete (block, std::align_val_t{64}); });
   void* const block = memory->allocate(bytes);
   if (block == nullptr) throw_failure();
-  return std::shared_ptr<void>(
-      block, [memory, keeps = shared_from_this()](void* freed) { memory->deallocate(freed); });
+  return std::shared_ptr<void>(block, [memory, keeps = shared_from_this()](void* freed) {
+    if (keeps->owner_.is_here()) memory->deallocate(freed);
+  });
 }
 
 void Group::abort(const std::string& reason) {
+  owner_.require("abort", rank());
   job_->control().fail({.peer = members_[static_cast<size_t>(rank())],
                         .text = fmt::format("rank {} ended the communication: {}",
                                             members_[static_cast<size_t>(rank())], reason)});

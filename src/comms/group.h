@@ -17,10 +17,11 @@
 #include "comms/request.h"
 #include "lockstep/comms/communicator.h"
 #include "transport/job.h"
+#include "transport/owner.h"
 
 namespace lockstep::comms {
 
-/// What all copies of a Communicator share.
+/// What all copies of a Communicator share. Made by transport::make_owned: a forked child keeps it, unused.
 class Group : public std::enable_shared_from_this<Group> {
  public:
   /// `members` are ranks of the job, in the order of ranks of the group; `tag` names the group within the
@@ -49,15 +50,20 @@ class Group : public std::enable_shared_from_this<Group> {
   class QueuedWork;
   class MessageWork;
 
+  /// Calls `act` once no other call runs and none is queued.
+  template <typename Act>
+  void take_turn(const Act& act);
   /// Runs the request on this thread; its turn has come.
   void execute(const Request& request, trace::Stream stream);
-  /// By the engine's own all-reduce instead of a plan.
-  void execute_native(const Request& request);
+  /// Before a call begins: throws UsageError for one that cannot be made.
+  void admit(const Request& request) const;
   transport::Limit limit_of(std::chrono::milliseconds timeout) const;
-  /// Calls `act`; whatever it throws becomes everybody's failure, under the call's name.
+  /// Calls `act`; whatever it throws becomes everybody's failure, under the call's name. But for UsageError,
+  /// which all ranks throw alike, before anything has moved.
   template <typename Act>
   void guard(const transport::Header& header, const Act& act);
-  [[noreturn]] void fail(const std::string& text, int peer, bool timed_out);
+  /// `culprit` is a rank of the job, or -1.
+  [[noreturn]] void fail(const std::string& text, int culprit, bool timed_out = false);
   [[noreturn]] void throw_failure();
   /// Before a call throws: its buffers are the caller's again, and what others read there from now on is
   /// void.
@@ -65,7 +71,9 @@ class Group : public std::enable_shared_from_this<Group> {
   Work start_message(bool sends, const Buffer& data, int peer, int tag, std::chrono::milliseconds timeout,
                      bool is_waited_for);
   void serve();
+  std::shared_ptr<Group> make_split(const std::string& tag, int colour, int key);
 
+  const transport::Owner owner_;
   const std::shared_ptr<transport::Job> job_;
   const std::string tag_;
   const std::vector<int> members_;
@@ -74,8 +82,8 @@ class Group : public std::enable_shared_from_this<Group> {
   PlanCache plans_;
   Executor executor_;
   History history_;
-  uint64_t calls_ = 0;
-  int splits_ = 0;
+  uint64_t calls_ = 0;  ///< By turns, as are its plans, its history and what follows.
+  uint64_t splits_ = 0;
   std::vector<std::byte> work_;  ///< For collectives whose buffers are not laid out as their plan is.
 
   // Turns: a call runs when no other does and none was queued before it.

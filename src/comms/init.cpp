@@ -23,8 +23,10 @@ constexpr auto kGoodbye = std::chrono::seconds(10);
 std::shared_ptr<transport::Job> leaving_at_the_end(std::unique_ptr<transport::Job> job) {
   return {job.release(), [](transport::Job* done) {
             // After a failure there is nobody to wait for.
-            if (!done->control().has_failed())
+            if (!done->control().has_failed()) {
+              done->flush();
               done->control().leave(transport::Control::Clock::now() + kGoodbye);
+            }
             delete done;
           }};
 }
@@ -77,16 +79,21 @@ Communicator init_distributed(const InitOptions& options) {
 }
 
 Communicator init_distributed(const Identity& identity, const InitOptions& options) {
+  if (options.timeout.count() <= 0) {
+    throw UsageError(
+        fmt::format("InitOptions::timeout is {} ms; hint: give a time above 0", options.timeout.count()));
+  }
+  const auto timeout = transport::bounded(options.timeout);
   const std::string engine = choose_engine(identity, options);
   const bool shares_tensors = engine == "shm" && wants_shared_allocator(options);
-  const auto deadline = transport::Control::Clock::now() + options.timeout;
+  const auto deadline = transport::Control::Clock::now() + timeout;
   const auto job = leaving_at_the_end(connect(engine, identity, deadline));
   trace::start_from_environment(identity.rank);
   if (shares_tensors && use_allocator != nullptr) use_allocator(true);
   std::vector<int> everybody;
   for (int rank = 0; rank < identity.world_size; ++rank) everybody.push_back(rank);
   return Communicator(
-      std::make_shared<comms::Group>(job, "world", everybody, identity.local_world_size, options.timeout));
+      transport::make_owned<comms::Group>(job, "world", everybody, identity.local_world_size, timeout));
 }
 
 }  // namespace lockstep

@@ -41,12 +41,15 @@ LOCKSTEP_INLINE T fold_one(T a, T b) {
   return static_cast<T>(op == FoldOp::kProduct ? x * y : x + y);
 }
 
-/// NaN wins in min and max; of two equal numbers, such as 0 and -0, the left one does.
+/// NaN wins; of two, and of equal numbers in min and max, such as 0 and -0, the left one does.
 template <FoldOp op, std::floating_point T>
 LOCKSTEP_INLINE T fold_one(T a, T b) {
   if constexpr (op == FoldOp::kMin) return a == a && !(a <= b) ? b : a;
   if constexpr (op == FoldOp::kMax) return a == a && !(a >= b) ? b : a;
-  return op == FoldOp::kProduct ? a * b : a + b;
+  // Compilers swap the operands of + and *, and which of two NaNs survives depends on their order: a NaN on
+  // the left is folded with itself.
+  const T other = a == a ? b : a;
+  return op == FoldOp::kProduct ? a * other : a + other;
 }
 
 template <FoldOp op, typename T>

@@ -20,8 +20,7 @@ using Widen = void (*)(const Half* from, float* to, int64_t count);
 template <typename Half>
 using Narrow = void (*)(const float* from, Half* to, int64_t count);
 
-/// The inner loops. Every set of them gives the same bits; only which one of several NaN survives is left
-/// open.
+/// The inner loops. Every set of them gives the same bits.
 struct Kernels {
   Fold (*fold)(DataType type, FoldOp op);  ///< Null for half types and for what `type` has not.
   Widen<Float16> widen_float16;

@@ -14,6 +14,7 @@ Messenger::~Messenger() {
 }
 
 void Messenger::accompany(std::shared_ptr<Message> message) {
+  message->moved_at = std::chrono::steady_clock::now();
   const std::lock_guard lock(mutex_);
   messages_.push_back(std::move(message));
   if (!thread_.joinable()) thread_ = std::thread([this] { run(); });
@@ -22,8 +23,8 @@ void Messenger::accompany(std::shared_ptr<Message> message) {
 
 void Messenger::forget(const std::shared_ptr<Message>& message) {
   std::unique_lock lock(mutex_);
-  std::erase(messages_, message);
   changed_.wait(lock, [&] { return current_ != message; });
+  std::erase(messages_, message);
 }
 
 void Messenger::run() {
@@ -34,29 +35,35 @@ void Messenger::run() {
     current_ = std::move(messages_.front());
     messages_.pop_front();
     lock.unlock();
+    bool over = true;
     try {
-      guard_(current_->header, [&] { see_through(*current_); });
+      guard_(current_->header, [&] { over = visit(*current_); });
     } catch (...) {
       // It is everybody's failure now: whoever waits, or calls later, throws it.
     }
     lock.lock();
+    if (!over) messages_.push_back(current_);
     current_.reset();
     changed_.notify_all();
   }
 }
 
-void Messenger::see_through(const Message& message) {
-  // In slices: whether somebody else watches the time may change meanwhile. Waiting for one message moves
-  // all.
+bool Messenger::visit(Message& message) {
+  // Not long: another one may be due, and whether somebody else watches the time may change meanwhile.
   const transport::Limit slice = {
       .timeout = std::chrono::milliseconds(100), .failed = message.limit.failed, .in_background = true};
-  for (std::chrono::nanoseconds alone{0};;) {
-    try {
-      return message.transfer->wait(slice);
-    } catch (const TimeoutError&) {
-      alone = message.is_held ? std::chrono::nanoseconds(0) : alone + slice.timeout;
-      if (alone >= message.limit.timeout) throw;
+  try {
+    message.transfer->wait(slice);
+    return true;
+  } catch (const TimeoutError&) {
+    const auto now = std::chrono::steady_clock::now();
+    const uint64_t moved = message.transfer->moved();
+    if (message.is_held || moved != message.moved) {
+      message.moved = moved;
+      message.moved_at = now;
     }
+    if (now - message.moved_at >= message.limit.timeout) throw;
+    return false;
   }
 }
 

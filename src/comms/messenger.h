@@ -18,6 +18,9 @@ struct Message {
   transport::Header header;
   transport::Limit limit;
   std::atomic<bool> is_held = true;  ///< Somebody may still wait for it, with a timeout of its own.
+  // Of the messenger.
+  uint64_t moved = 0;
+  std::chrono::steady_clock::time_point moved_at = {};
 };
 
 /// Moves messages on while their caller does something else; sleeps while there are none. Several threads may
@@ -37,13 +40,14 @@ class Messenger {
 
  private:
   void run();
-  static void see_through(const Message& message);
+  /// Waits a while for the message, which moves all others too. Whether it is over.
+  static bool visit(Message& message);
 
   const Guard guard_;
   std::mutex mutex_;
   std::condition_variable changed_;
   std::deque<std::shared_ptr<Message>> messages_;
-  std::shared_ptr<Message> current_;  ///< That is being seen through.
+  std::shared_ptr<Message> current_;  ///< That is being visited.
   bool stopping_ = false;
   std::thread thread_;  ///< Started when first needed.
 };

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <limits>
+#include <utility>
 
 #include "comms/combine.h"
 #include "comms/copy.h"
@@ -15,74 +16,151 @@ namespace lockstep::comms {
 
 using plan::Collective;
 
-void check(const Request& request, int rank, int world) {
-  const std::string_view what = name(request.collective);
-  if (request.root < 0 || request.root >= world) {
-    throw UsageError(fmt::format("{} on rank {}: root {} in a world of {}", what, rank, request.root, world));
+namespace {
+
+constexpr auto kMostBytes = static_cast<uint64_t>(std::numeric_limits<std::ptrdiff_t>::max());
+
+/// What texts of refusals begin with.
+struct Caller {
+  std::string_view call;
+  int rank;
+
+  [[noreturn]] void refuse(const std::string& why) const {
+    throw UsageError(fmt::format("{} on rank {}: {}", call, rank, why));
   }
-  if (is_reduction(request.collective) && request.op == ReduceOp::kMean &&
-      !is_floating_point(request.input.type)) {
-    throw UsageError(fmt::format("{} on rank {}: the mean of {}; hint: use sum, or a floating-point type",
-                                 what, rank, name(request.input.type)));
-  }
-  const auto expect = [&](const Buffer& buffer, int64_t count, const char* which) {
-    if (buffer.count == count && (buffer.data != nullptr || count == 0)) return;
-    throw UsageError(fmt::format("{} on rank {}: {} has {} elements, {} are needed", what, rank, which,
-                                 buffer.data == nullptr ? 0 : buffer.count, count));
-  };
-  for (const Buffer& part : request.parts) {
-    if (part.data == nullptr && part.count > 0) {
-      throw UsageError(
-          fmt::format("{} on rank {}: a part of {} elements without data", what, rank, part.count));
+};
+
+bool overlap(const Buffer& one, const Buffer& other) {
+  const auto a = reinterpret_cast<uintptr_t>(one.data);
+  const auto b = reinterpret_cast<uintptr_t>(other.data);
+  if (one.count == 0 || other.count == 0) return false;
+  return a < b ? b - a < one.bytes() : a - b < other.bytes();
+}
+
+void check_parts(const Caller& caller, const std::vector<Buffer>& parts) {
+  uint64_t elements = 0;
+  for (const Buffer& part : parts) {
+    check_buffer(caller.call, caller.rank, part, "a part");
+    if (part.type != parts.front().type) {
+      caller.refuse(fmt::format("parts of {} and {}; hint: one call for each type", name(parts.front().type),
+                                name(part.type)));
     }
-    if (part.type == request.input.type) continue;
-    throw UsageError(fmt::format("{} on rank {}: parts of {} and {}; hint: one call for each type", what,
-                                 rank, name(request.input.type), name(part.type)));
+    elements += static_cast<uint64_t>(part.count);
+    if (elements > kMostBytes / size_of(part.type)) {
+      caller.refuse(fmt::format("{} elements in all: more than memory can hold", elements));
+    }
   }
+  const auto begin_of = [](const Buffer& part) { return reinterpret_cast<uintptr_t>(part.data); };
+  // Mostly they lie one after the other: no need to sort them.
+  uintptr_t end = 0;
+  const auto is_behind = [&](const Buffer& part) {
+    return part.count == 0 || begin_of(part) >= std::exchange(end, begin_of(part) + part.bytes());
+  };
+  if (std::all_of(parts.begin(), parts.end(), is_behind)) return;
+  std::vector<Buffer> sorted = parts;
+  std::erase_if(sorted, [](const Buffer& part) { return part.count == 0; });
+  std::sort(sorted.begin(), sorted.end(),
+            [&](const Buffer& one, const Buffer& other) { return begin_of(one) < begin_of(other); });
+  const auto found = std::adjacent_find(sorted.begin(), sorted.end(), overlap);
+  if (found == sorted.end()) return;
+  caller.refuse(fmt::format("parts of {} and {} elements overlap; hint: give every element once",
+                            found->count, found[1].count));
+}
+
+}  // namespace
+
+void check_buffer(std::string_view call, int rank, const Buffer& buffer, std::string_view which) {
+  const Caller caller{call, rank};
+  if (size_of(buffer.type) == 0) {
+    caller.refuse(
+        fmt::format("{} has type {}; hint: use a name of DataType", which, static_cast<int>(buffer.type)));
+  }
+  if (buffer.count < 0) caller.refuse(fmt::format("{} has {} elements", which, buffer.count));
+  if (static_cast<uint64_t>(buffer.count) > kMostBytes / size_of(buffer.type)) {
+    caller.refuse(fmt::format("{} has {} {} elements: more than memory can hold", which, buffer.count,
+                              name(buffer.type)));
+  }
+  if (buffer.data == nullptr && buffer.count > 0) {
+    caller.refuse(fmt::format("{} has {} elements at a null address", which, buffer.count));
+  }
+}
+
+void check(const Request& request, int rank, int world) {
+  const Caller caller{name(request.collective), rank};
   const Buffer& input = request.input;
   const Buffer& output = request.output;
-  const bool is_root = rank == request.root;
-  const auto refuse_overlap = [&] {
-    const auto* const in = static_cast<const std::byte*>(input.data);
-    const auto* const out = static_cast<const std::byte*>(output.data);
-    if (in + input.bytes() <= out || out + output.bytes() <= in) return;
-    throw UsageError(
-        fmt::format("{} on rank {}: input and output overlap; hint: use two buffers", what, rank));
+  if (request.root < 0 || request.root >= world) {
+    caller.refuse(fmt::format("root {} in a world of {}", request.root, world));
+  }
+  if (is_reduction(request.collective) && name(request.op) == "unknown") {
+    caller.refuse(fmt::format("op {}; hint: use a name of ReduceOp", static_cast<int>(request.op)));
+  }
+  if (request.parts.empty()) {
+    check_buffer(caller.call, rank, input, "the input");
+    check_buffer(caller.call, rank, output, "the output");
+  } else {
+    check_parts(caller, request.parts);
+  }
+  if (is_reduction(request.collective) && request.op == ReduceOp::kMean && !is_floating_point(input.type)) {
+    caller.refuse(fmt::format("the mean of {}; hint: use sum, or a floating-point type", name(input.type)));
+  }
+  const auto expect = [&](const Buffer& buffer, int64_t count, const char* which) {
+    if (buffer.count == count) return;
+    caller.refuse(fmt::format("{} has {} elements, expected {}", which, buffer.count, count));
+  };
+  // The larger of the two buffers, and where this rank's part of it begins: the other one may lie exactly
+  // there.
+  const Buffer* whole = &input;
+  const Buffer* part = &output;
+  int64_t begin = 0;
+  bool uses_both = true;
+  const auto one_for_each_rank = [&](const Buffer& of_all, const Buffer& of_one, const char* which) {
+    if (static_cast<uint64_t>(of_one.count) >
+        kMostBytes / size_of(of_one.type) / static_cast<uint64_t>(world)) {
+      caller.refuse(fmt::format("{} {} elements of each of {} ranks: more than memory can hold", of_one.count,
+                                name(of_one.type), world));
+    }
+    whole = &of_all;
+    part = &of_one;
+    begin = rank * of_one.count;
+    uses_both = request.collective == Collective::kAllGather || rank == request.root;
+    if (uses_both) expect(of_all, of_one.count * world, which);
   };
   switch (request.collective) {
-    case Collective::kAllGather:
-      expect(output, input.count * world, "the output");
+    case Collective::kBroadcast:
+    case Collective::kReduce:
+    case Collective::kBarrier:
+      return;
+    case Collective::kAllReduce:
+      expect(output, input.count, "the output");
       break;
+    case Collective::kAllGather:
     case Collective::kGather:
-      if (is_root) expect(output, input.count * world, "the output");
+      one_for_each_rank(output, input, "the output");
       break;
     case Collective::kScatter:
-      if (is_root) expect(input, output.count * world, "the input");
+      one_for_each_rank(input, output, "the input");
       break;
-    case Collective::kReduceScatter: {
-      const int64_t begin = plan::part_begin(input.count, world, rank);
+    case Collective::kReduceScatter:
+      begin = plan::part_begin(input.count, world, rank);
       expect(output, plan::part_begin(input.count, world, rank + 1) - begin, "the output");
-      const auto* const own_part =
-          static_cast<const std::byte*>(input.data) + static_cast<size_t>(begin) * size_of(input.type);
-      if (output.data != own_part) refuse_overlap();
       break;
-    }
     case Collective::kAllToAll:
       expect(output, input.count, "the output");
-      refuse_overlap();
       if (input.count % world != 0) {
-        throw UsageError(fmt::format("{} on rank {}: {} elements do not divide into {} parts", what, rank,
-                                     input.count, world));
+        caller.refuse(fmt::format("{} elements do not divide into {} parts", input.count, world));
       }
       break;
-    default:
-      break;
   }
-  const bool uses_both =
-      request.collective != Collective::kBarrier && output.data != nullptr && input.data != nullptr;
-  if (uses_both && input.type != output.type) {
-    throw UsageError(fmt::format("{} on rank {}: input of {} and output of {}", what, rank, name(input.type),
-                                 name(output.type)));
+  if (input.type != output.type && (uses_both || whole->count > 0)) {
+    caller.refuse(fmt::format("input of {} and output of {}", name(input.type), name(output.type)));
+  }
+  const auto own_part =
+      reinterpret_cast<uintptr_t>(whole->data) + static_cast<uintptr_t>(begin) * size_of(whole->type);
+  const bool in_place =
+      request.collective != Collective::kAllToAll && reinterpret_cast<uintptr_t>(part->data) == own_part;
+  if (uses_both && !in_place && overlap(input, output)) {
+    caller.refuse("input and output overlap; hint: use two buffers");
   }
 }
 
@@ -135,7 +213,7 @@ Data lay_out(const Request& request, const ReadyPlan& ready, int rank, std::vect
   const auto bytes_of = [](const Buffer& buffer) { return static_cast<std::byte*>(buffer.data); };
   const Buffer& input = request.input;
   const Buffer& output = request.output;
-  Data data = {.count = input.count, .type = input.type, .op = request.op};
+  Data data = {.count = agreed(request).count, .type = agreed(request).type, .op = request.op};
   const size_t element_bytes = size_of(data.type);
   const auto own_work = [&](int64_t count) {
     work.resize(std::max(work.size(), static_cast<size_t>(count) * element_bytes));
@@ -172,8 +250,6 @@ Data lay_out(const Request& request, const ReadyPlan& ready, int rank, std::vect
       comms::copy(data.slots, input.data, input.bytes());
       break;
     case Collective::kScatter:
-      data.count = output.count;
-      data.type = output.type;
       data.slots = is_root ? bytes_of(input) : own_work(output.count * world);
       break;
     case Collective::kGather:

@@ -25,8 +25,17 @@ struct Request {
   std::vector<Buffer> parts = {};
 };
 
-/// Throws UsageError, by name and value, for what no rank could do: a root out of range, buffers of the wrong
-/// size.
+/// The buffer that every rank gives, whose count and type all ranks agree on. The other one may be left out.
+inline const Buffer& agreed(const Request& request) {
+  return request.collective == plan::Collective::kScatter ? request.output : request.input;
+}
+
+/// Throws UsageError, by name and value, for elements that cannot be there: a null address, a count that is
+/// negative or larger than any memory, an unknown type.
+void check_buffer(std::string_view call, int rank, const Buffer& buffer, std::string_view which);
+
+/// The same for all buffers of a request, and for what else no rank could do: a root out of range, counts or
+/// types that do not belong together, buffers that overlap.
 void check(const Request& request, int rank, int world);
 
 /// The engine's algorithm for this size, where the caller named none; `shares`: by memory that all ranks

@@ -2,7 +2,9 @@
 
 #include <fmt/format.h>
 #include <unistd.h>
+#include <wordexp.h>
 
+#include <algorithm>
 #include <chrono>
 #include <csignal>
 #include <cstring>
@@ -35,6 +37,15 @@ std::string host_of(const Lesson& lesson) {
   return lesson.needs_torch ? "lab-host-torch" : "lab-host";
 }
 
+/// The words of a shell's command line: paths with blanks are quoted there.
+std::vector<std::string> shell_words(const std::string& line) {
+  wordexp_t expanded{};
+  if (wordexp(line.c_str(), &expanded, WRDE_NOCMD) != 0) throw Error("lab: cannot read the command " + line);
+  const std::vector<std::string> words(expanded.we_wordv, expanded.we_wordv + expanded.we_wordc);
+  wordfree(&expanded);
+  return words;
+}
+
 /// The compiler's words for the host's own file: those that a learner's file must be compiled with to fit it,
 /// precompiled header included. What says what is compiled to where is left out.
 std::vector<std::string> compiler_of(const Course& course, const Lesson& lesson) {
@@ -43,14 +54,10 @@ std::vector<std::string> compiler_of(const Course& course, const Lesson& lesson)
   for (const auto& entry : json) {
     const auto command = entry.at("command").get<std::string>();
     if (command.find(place) == std::string::npos) continue;
-    std::istringstream stream(command);
-    std::vector<std::string> words;
-    for (std::string word; stream >> word;) {
-      if (word == "-o" || word == "-c") {
-        stream >> word;
-      } else {
-        words.push_back(word);
-      }
+    auto words = shell_words(command);
+    for (const char* const flag : {"-o", "-c"}) {
+      const auto found = std::find(words.begin(), words.end(), flag);
+      if (words.end() - found >= 2) words.erase(found, found + 2);
     }
     return words;
   }
@@ -202,7 +209,11 @@ Verdict run_host(const Course& course, const Lesson& lesson, const CheckRequest&
   environment["OMP_NUM_THREADS"] = environment["OPENBLAS_NUM_THREADS"] =
       "1";  // ranks take turns, threads would spin
   const auto run = launch::capture(command, environment, kCheckLimit);
-  if (run.exit_code == 3 && !std::filesystem::exists(scratch / "result.json")) {
+  nlohmann::json result;
+  if (std::filesystem::exists(scratch / "result.json")) {
+    result = nlohmann::json::parse(read_text(scratch / "result.json"), nullptr, /*allow_exceptions=*/false);
+  }
+  if (result.contains("not_loaded")) {
     Verdict verdict{.kind = Verdict::Kind::kNotBuilt};
     verdict.output = run.errors;
     return verdict;
@@ -211,8 +222,8 @@ Verdict run_host(const Course& course, const Lesson& lesson, const CheckRequest&
   if (std::filesystem::exists(scratch / "progress"))
     progress = read_text(scratch / "progress").c_str();  // to the first zero byte
   Verdict verdict;
-  if (run.exit_code <= 1 && !run.timed_out && std::filesystem::exists(scratch / "result.json")) {
-    verdict = read_result(nlohmann::json::parse(read_text(scratch / "result.json")), lesson, request);
+  if (run.exit_code <= 1 && !run.timed_out && result.is_object()) {
+    verdict = read_result(result, lesson, request);
   } else {
     verdict = died(run, progress);
   }

@@ -126,7 +126,7 @@ nlohmann::json collective_beside(Words words, const nlohmann::json& trace) {
                                     {.world = world,
                                      .root = std::min(root, world - 1),
                                      .ranks_per_node = static_cast<int>(words.number("ranks-per-node", 1))});
-  auto json = plan::to_json(plan);
+  auto json = nlohmann::json::parse(plan::to_json(plan));
   const auto rows = plan::grid_rows(plan);
   json["sent"] = nlohmann::json::array();
   for (int rank = 0; rank < world; ++rank) {
@@ -167,7 +167,7 @@ nlohmann::json pipeline_beside(Words words, const nlohmann::json& trace) {
       schedule.name, {.ranks = world,
                       .microbatches = static_cast<int>(words.number("microbatches", 8)),
                       .chunks = static_cast<int>(words.number("chunks", schedule.interleaves ? 2 : 1))});
-  auto json = plan::to_json(plan);
+  auto json = nlohmann::json::parse(plan::to_json(plan));
   const auto simulation = plan::simulate_pipeline(plan);
   json["sent"] = nlohmann::json::array();
   for (size_t rank = 0; rank < plan.actions.size(); ++rank) {

@@ -1,6 +1,5 @@
 #include "launch/guard.h"
 
-#include <fcntl.h>
 #include <fmt/format.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
@@ -18,13 +17,6 @@
 namespace lockstep::launch {
 
 namespace {
-
-/// Whoever started us may have closed 0, 1 or 2: the next file to be opened would become our input or output.
-void open_standard_descriptors() {
-  int fd = 0;
-  while (fd >= 0 && fd <= STDERR_FILENO) fd = open("/dev/null", O_RDWR);  // the lowest that is free
-  if (fd >= 0) close(fd);
-}
 
 bool is_ignored(int signal) {
   struct sigaction action {};
@@ -69,7 +61,6 @@ const sigset_t& launcher_signals() {
 }
 
 int run_guarded(std::string_view who, const std::function<int(pid_t front)>& keep) {
-  open_standard_descriptors();
   sigprocmask(SIG_BLOCK, &launcher_signals(), nullptr);
   signal(SIGCHLD, SIG_DFL);  // ignored, it would take the exit codes of our children away
   signal(SIGPIPE, SIG_IGN);

@@ -34,6 +34,7 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 constexpr int kExitNotStarted = 127;  // as shells say it
+constexpr int kExitRefused = 2;       // as most programs say that they were called wrongly
 constexpr auto kKillInterval = std::chrono::milliseconds(5);
 constexpr auto kKillPatience = std::chrono::seconds(10);
 constexpr auto kReaderPatience = std::chrono::nanoseconds(std::chrono::seconds(1));
@@ -90,6 +91,7 @@ class Keeper {
   bool show();
   void say(const std::string& text) { output_.add(STDERR_FILENO, text); }
   void finish_output();
+  int finish(int code);
   void drop_output();
   std::chrono::nanoseconds grace() const {
     return std::chrono::nanoseconds(static_cast<int64_t>(job_.grace_s * 1e9));
@@ -430,6 +432,18 @@ void Keeper::drop_output() {
   show();
 }
 
+/// Shows what is left to be shown; returns the exit code, which tells of lost output if nothing else failed.
+int Keeper::finish(int code) {
+  finish_output();
+  if (const int reason = output_.lost(STDOUT_FILENO)) {
+    say(fmt::format("lockstep run: standard output: {}; hint: the logs have all of it\n",
+                    std::strerror(reason)));
+    finish_output();
+  }
+  const bool lost = output_.lost(STDOUT_FILENO) != 0 || output_.lost(STDERR_FILENO) != 0;
+  return code == 0 && lost ? 1 : code;
+}
+
 int Keeper::run() {
   for (int attempt = 0;; ++attempt) {
     run_attempt(attempt);
@@ -437,17 +451,18 @@ int Keeper::run() {
     const bool failed = failure != nullptr || !attempts_.back().not_started.empty();
     if (failure != nullptr && std::find(job_.stopped_codes.begin(), job_.stopped_codes.end(),
                                         exit_code(failure->wait_status)) != job_.stopped_codes.end()) {
-      finish_output();
-      return exit_code(failure->wait_status);
+      return finish(exit_code(failure->wait_status));
     }
     take_signals();  // what came since the last look must not be lost to a restart
+    // A refusal of flags, files or values would come again.
+    const bool refused = failure != nullptr && exit_code(failure->wait_status) == kExitRefused;
     const bool again =
-        failed && stop_signal_ == 0 && !front_died_ && !gave_up_ && attempt < job_.max_restarts;
+        failed && !refused && stop_signal_ == 0 && !front_died_ && !gave_up_ && attempt < job_.max_restarts;
     const int code = report(!again);
-    if (!again) {
-      finish_output();
-      return code;
+    if (refused && attempt < job_.max_restarts) {
+      say("lockstep run: not restarted: exit code 2 is a refusal, which would come again\n");
     }
+    if (!again) return finish(code);
     say(fmt::format("lockstep run: restarting all ranks: restart {} of {}\n", attempt + 1,
                     job_.max_restarts));
     show();

@@ -60,12 +60,15 @@ KernelFeatures kernel_features() {
 Limits limits() {
   rlimit addresses{};
   rlimit locked{};
+  rlimit file{};
   rlimit files{};
   getrlimit(RLIMIT_AS, &addresses);
   getrlimit(RLIMIT_MEMLOCK, &locked);
+  getrlimit(RLIMIT_FSIZE, &file);
   getrlimit(RLIMIT_NOFILE, &files);
   return {.address_space_bytes = finite(addresses.rlim_cur),
           .locked_memory_bytes = finite(locked.rlim_cur),
+          .file_bytes = finite(file.rlim_cur),
           .open_files = finite(files.rlim_cur),
           .open_files_hard = finite(files.rlim_max)};
 }

@@ -20,6 +20,7 @@ KernelFeatures kernel_features();
 struct Limits {
   std::optional<uint64_t> address_space_bytes;  ///< `ulimit -v`
   std::optional<uint64_t> locked_memory_bytes;  ///< `ulimit -l`
+  std::optional<uint64_t> file_bytes;           ///< `ulimit -f`; memory that ranks share counts as a file.
   std::optional<uint64_t> open_files;           ///< `ulimit -n`
   std::optional<uint64_t> open_files_hard;      ///< What `ulimit -n` may be raised to.
 };

@@ -93,6 +93,7 @@ bool LiveOutput::flush() {
     }
     if (written < 0) {
       gone_[piece.fd] = true;
+      if (errno != EPIPE && errno != EBADF) lost_[piece.fd] = errno;
       take_front(*queue);
       continue;
     }

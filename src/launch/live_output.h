@@ -27,6 +27,9 @@ class LiveOutput {
   bool full() const { return queued_bytes_ > kFullBytes; }
   /// Whether a line for `fd` is the next that waits for a reader.
   bool waits_for(int fd) const;
+  /// Why `fd` took no more, as errno; 0 unless output was lost, which it is not if the reader left or `fd`
+  /// was closed from the start.
+  int lost(int fd) const { return lost_[fd]; }
   /// How many bytes are queued for `fd`.
   size_t bytes_for(int fd) const;
 
@@ -52,7 +55,8 @@ class LiveOutput {
   bool same_ = false;            ///< Both are one file, such as a terminal: all lines are in the first queue.
   uint64_t added_ = 0;
   size_t queued_bytes_ = 0;
-  bool gone_[3] = {};  ///< By descriptor: the reader closed its end.
+  bool gone_[3] = {};  ///< By descriptor: nothing can be written any more.
+  int lost_[3] = {};
 };
 
 }  // namespace lockstep::launch

@@ -19,15 +19,28 @@ bool is_regular(int fd) {
   return fstat(fd, &status) == 0 && S_ISREG(status.st_mode);
 }
 
+/// In a folder that others may write, a link could lead us into any file of ours.
+UniqueFd open_log(const std::filesystem::path& file) {
+  const auto folder_name = file.parent_path();
+  const UniqueFd folder(open(folder_name.c_str(), O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
+  // Without O_NONBLOCK a named pipe would hold us until somebody reads it.
+  constexpr int kFlags = O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NONBLOCK | O_NOFOLLOW;
+  UniqueFd log(folder ? openat(folder.get(), file.filename().c_str(), kFlags, 0644) : -1);
+  const int reason = errno;
+  for (const auto& name : {folder_name, file}) {
+    std::error_code ignored;
+    if (log || !std::filesystem::is_symlink(name, ignored)) continue;
+    throw UsageError(fmt::format("--log-dir: {} is a symbolic link; hint: remove it, or name another folder",
+                                 name.string()));
+  }
+  errno = reason;
+  return log;
+}
+
 }  // namespace
 
 StreamLog::StreamLog(const std::filesystem::path& file, int live_fd, bool live, std::string prefix)
-    : file_(file),
-      // Without O_NONBLOCK a named pipe would hold us until somebody reads it.
-      fd_(open(file.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NONBLOCK, 0644)),
-      live_fd_(live_fd),
-      live_(live),
-      prefix_(std::move(prefix)) {
+    : file_(file), fd_(open_log(file)), live_fd_(live_fd), live_(live), prefix_(std::move(prefix)) {
   if (fd_ ? !is_regular(fd_.get()) : errno == ENXIO) {  // ENXIO: a pipe without reader, or a socket
     throw UsageError(fmt::format("--log-dir: {} is no regular file; hint: remove it, or name another folder",
                                  file.string()));

@@ -42,6 +42,7 @@ void restore_signals() {
   sigemptyset(&none);
   sigprocmask(SIG_SETMASK, &none, nullptr);
   signal(SIGPIPE, SIG_DFL);
+  signal(SIGXFSZ, SIG_DFL);
 }
 
 /// Everything between fork and exec: nothing here may allocate.

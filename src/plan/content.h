@@ -10,7 +10,7 @@ namespace lockstep::plan {
 struct Content {
   uint64_t low = 0;
   uint64_t high = 0;
-  uint64_t expression = 0;  ///< A hash of how the sum was made; addition is commutative, not associative.
+  uint64_t expression = 0;  ///< A hash of how the sum was made: which operands, on which side.
   int32_t chunk = -1;       ///< -1: nothing that may be read.
   int32_t count = 0;        ///< Contributions.
 };
@@ -33,9 +33,10 @@ inline Content contribution(int rank, int chunk, bool exact) {
           .count = 1};
 }
 
-/// The expression a + b; the same as b + a, since floating-point addition is commutative.
+/// The expression a + b. Not the same as b + a: of two NaNs, or of 0 and -0 in min and max, the left one
+/// wins.
 constexpr uint64_t sum_of(uint64_t a, uint64_t b) {
-  return a < b ? scramble(a * 3 + scramble(b)) : scramble(b * 3 + scramble(a));
+  return scramble(a * 3 + scramble(b));
 }
 
 /// Whether both have a contribution of the same rank. Above 64 ranks that shows in the end, by count and sum;

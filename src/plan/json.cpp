@@ -108,7 +108,7 @@ Plan read_plan_header(const Node& node) {
 
 }  // namespace
 
-Json to_json(const Plan& plan) {
+std::string to_json(const Plan& plan) {
   check_printable(plan);
   Json ranks = Json::array();
   for (int rank = 0; rank < plan.world; ++rank) {
@@ -118,20 +118,22 @@ Json to_json(const Plan& plan) {
     }
     ranks.push_back(std::move(steps));
   }
-  return {{"collective", name(plan.collective)},
-          {"algorithm", plan.algorithm},
-          {"world", plan.world},
-          {"root", plan.root},
-          {"chunks", plan.chunks},
-          {"slots", plan.slots},
-          {"division", name(plan.division)},
-          {"order", name(plan.order)},
-          {"sends", name(plan.sends)},
-          {"ranks_per_node", plan.ranks_per_node},
-          {"ranks", std::move(ranks)}};
+  const Json document = {{"collective", name(plan.collective)},
+                         {"algorithm", plan.algorithm},
+                         {"world", plan.world},
+                         {"root", plan.root},
+                         {"chunks", plan.chunks},
+                         {"slots", plan.slots},
+                         {"division", name(plan.division)},
+                         {"order", name(plan.order)},
+                         {"sends", name(plan.sends)},
+                         {"ranks_per_node", plan.ranks_per_node},
+                         {"ranks", std::move(ranks)}};
+  return document.dump();
 }
 
-Plan plan_from_json(const Json& document) {
+Plan plan_from_json(std::string_view text) {
+  const Json document = parse_json("plan json", text);
   const Node root("plan json", document, "");
   Plan plan = read_plan_header(root);
   const Node ranks = root.at("ranks");

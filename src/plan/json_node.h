@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <string_view>
@@ -14,6 +15,17 @@
 namespace lockstep::plan {
 
 using Json = nlohmann::json;
+
+/// Throws UsageError with `form` and the line for text that is not JSON.
+inline Json parse_json(std::string_view form, std::string_view text) {
+  try {
+    return Json::parse(text);
+  } catch (const Json::parse_error& error) {
+    const auto end = text.begin() + static_cast<std::ptrdiff_t>(std::min(error.byte, text.size()));
+    throw UsageError(fmt::format("{} line {}: not valid JSON from here on", form,
+                                 1 + std::count(text.begin(), end, '\n')));
+  }
+}
 
 /// A JSON value and where it stands.
 class Node {

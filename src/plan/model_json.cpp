@@ -1,17 +1,13 @@
 #include <fmt/format.h>
 
 #include <cmath>
-#include <nlohmann/json.hpp>
 
-#include "lockstep/error.h"
 #include "lockstep/plan/fit.h"
-#include "plan/shown.h"
+#include "plan/json_node.h"
 
 namespace lockstep::plan {
 
 namespace {
-
-using Json = nlohmann::json;
 
 Json regime_json(const Regime& regime) {
   return {{"up_to_bytes", regime.up_to_bytes},
@@ -39,15 +35,16 @@ Regime read_regime(const Json& json, const std::string& path) {
 
 }  // namespace
 
-Json to_json(const Model& model) {
+std::string to_json(const Model& model) {
   Json document = Json::object();
   for (const auto& [form, regimes] : model.forms) {
     for (const auto& regime : regimes) document[form].push_back(regime_json(regime));
   }
-  return document;
+  return document.dump();
 }
 
-Model model_from_json(const Json& document) {
+Model model_from_json(std::string_view text) {
+  const Json document = parse_json("model json", text);
   if (!document.is_object()) throw UsageError("model json /: is no object");
   Model model;
   for (const auto& [form, regimes] : document.items()) {

@@ -39,7 +39,7 @@ PipelinePlan read_pipeline_header(const Node& node) {
 
 }  // namespace
 
-Json to_json(const PipelinePlan& plan) {
+std::string to_json(const PipelinePlan& plan) {
   Json ranks = Json::array();
   for (const auto& actions : plan.actions) {
     Json list = Json::array();
@@ -51,14 +51,16 @@ Json to_json(const PipelinePlan& plan) {
     }
     ranks.push_back(std::move(list));
   }
-  return {{"schedule", plan.schedule},
-          {"ranks", plan.shape.ranks},
-          {"microbatches", plan.shape.microbatches},
-          {"chunks", plan.shape.chunks},
-          {"actions", std::move(ranks)}};
+  const Json document = {{"schedule", plan.schedule},
+                         {"ranks", plan.shape.ranks},
+                         {"microbatches", plan.shape.microbatches},
+                         {"chunks", plan.shape.chunks},
+                         {"actions", std::move(ranks)}};
+  return document.dump();
 }
 
-PipelinePlan pipeline_from_json(const Json& document) {
+PipelinePlan pipeline_from_json(std::string_view text) {
+  const Json document = parse_json("pipeline json", text);
   const Node root("pipeline json", document, "");
   PipelinePlan plan = read_pipeline_header(root);
   const Node ranks = root.at("actions");

@@ -26,7 +26,10 @@ class Timing {
   };
 
   Timing(const Plan& plan, const Network& network, Count count, int element_bytes)
-      : network_(network), meter_(plan, count, element_bytes), ranks_(static_cast<size_t>(plan.world)) {
+      : network_(network),
+        buffered_(plan.sends == Sends::kBuffered),
+        meter_(plan, count, element_bytes),
+        ranks_(static_cast<size_t>(plan.world)) {
     for (int rank = 0; rank < plan.world; ++rank) {
       const auto slow = network.slow.find(rank);
       if (slow != network.slow.end()) at(rank).slowness = slow->second;
@@ -53,17 +56,17 @@ class Timing {
     const int64_t bytes = meter_.bytes_of(step.chunk, step.slots.count);
     const bool is_sent = meter_.is_sent(step, bytes);
     if (is_sent) meter_.message(rank, step.peer, bytes);
-    return {rank, at(rank).out_s, meter_.depth(rank), bytes, is_sent};
+    const double ready_s = at(rank).out_s;
+    if (is_sent && buffered_) at(rank).out_s += cost(rank, step.peer, bytes);
+    return {rank, ready_s, meter_.depth(rank), bytes, is_sent};
   }
 
   void receive(int rank, int64_t, const Step& step, const Message& message) {
     if (!message.is_sent) return;
     Rank& self = at(rank);
-    Rank& sender = at(message.from);
     const double begin_s = std::max(message.ready_s, self.in_s);
     const double end_s = begin_s + cost(message.from, rank, message.bytes);
-    // With buffered sends the sender may be further on by now; its way out was taken when it sent.
-    sender.out_s = std::max(sender.out_s, end_s);
+    if (!buffered_) at(message.from).out_s = end_s;  // a buffered send does not wait for its receive
     self.in_s = end_s;
     if (step.kind == Kind::kRecvReduce) self.in_s += reduce_time(self, message.bytes);
     meter_.arrived(rank, message.depth);
@@ -130,6 +133,7 @@ class Timing {
   }
 
   const Network& network_;
+  const bool buffered_;
   Meter meter_;
   std::vector<Rank> ranks_;
 };

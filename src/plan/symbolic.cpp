@@ -183,7 +183,7 @@ void Symbolic::receive(int rank, int64_t index, const Step& step, Message messag
                                       : at(message.from, message.slots.first + k));
   }
   const size_t begin = self.received.size() - static_cast<size_t>(step.slots.count);
-  self.receipts.push_back({index, step.kind, step.slots, begin, std::move(message.cargo)});
+  self.receipts.push_back({index, step.peer, step.kind, step.slots, begin, std::move(message.cargo)});
 }
 
 void Symbolic::add(int rank, const Receipt& receipt, Content& own, const Content& other) {
@@ -196,7 +196,7 @@ void Symbolic::add(int rank, const Receipt& receipt, Content& own, const Content
     refuse(rank, receipt.index, fmt::format("adds a contribution to chunk {} twice", own.chunk));
     return;
   }
-  own = added(own, other);
+  own = receipt.peer < rank ? added(other, own) : added(own, other);
 }
 
 void Symbolic::learn(int rank, const Receipt& receipt) {

@@ -49,6 +49,7 @@ class Symbolic {
  private:
   struct Receipt {
     int64_t index;
+    int peer;
     Kind kind;
     Slots slots;
     size_t begin;  ///< Of its contents in `received`.

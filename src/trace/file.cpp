@@ -1,14 +1,13 @@
 #include "lockstep/trace/file.h"
 
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
-#include <cstdio>
 #include <cstring>
 #include <fstream>
 
+#include "launch/whole_file.h"
 #include "lockstep/error.h"
 #include "lockstep/trace/json.h"
 
@@ -47,16 +46,8 @@ Trace read_one(const fs::path& path) {
 }  // namespace
 
 void write_file(const fs::path& path, std::string_view text) {
-  // A name of its own: two processes that write the same file leave one of the two, not a mixture.
-  const std::string partial = fmt::format("{}.{}.partial", path.string(), getpid());
-  errno = 0;
-  std::ofstream stream(partial, std::ios::binary | std::ios::trunc);
-  stream.write(text.data(), static_cast<std::streamsize>(text.size()));
-  stream.close();
-  if (!stream || std::rename(partial.c_str(), path.c_str()) != 0) {
-    const std::string reason = std::strerror(errno);
-    std::remove(partial.c_str());
-    throw Error(fmt::format("trace: cannot write {}: {}", path.string(), reason));
+  if (const int reason = launch::write_whole_file(path, text)) {
+    throw Error(fmt::format("trace: cannot write {}: {}", path.string(), std::strerror(reason)));
   }
 }
 

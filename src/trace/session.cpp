@@ -176,6 +176,7 @@ void write_ranks(const std::filesystem::path& folder, const Trace& trace) {
 }
 
 void stop_at_exit() {
+  if (state().process != getpid()) return;  // in a forked child the lock may be held for ever
   try {
     stop();
   } catch (const std::exception& error) {

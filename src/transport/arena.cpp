@@ -58,8 +58,10 @@ void* Arena::allocate(size_t bytes) {
   const std::lock_guard lock(mutex_);
   if (retired_) return nullptr;
   if (bytes > mapping().span_bytes()) {
-    throw Error(
-        fmt::format("shared memory: {} bytes asked for, the machine has {}", bytes, mapping().span_bytes()));
+    throw Error(fmt::format(
+        "shared memory: {} bytes asked for, one rank can share {} here; hint: memory, the number of ranks, "
+        "ulimit -v and ulimit -f limit it",
+        bytes, mapping().span_bytes()));
   }
   void* const memory = bytes <= kMostUnits * kLeastBlock ? allocate_block(class_of(bytes))
                                                          : allocate_run((bytes + kPage - 1) / kPage);
@@ -70,6 +72,24 @@ void* Arena::allocate(size_t bytes) {
 
 void Arena::deallocate(void* memory) {
   const std::lock_guard lock(mutex_);
+  deallocate_locked(memory);
+}
+
+void Arena::deallocate_when_unused(void* memory, const std::atomic<uint32_t>& users) {
+  const std::lock_guard lock(mutex_);
+  deallocate_unused();
+  lent_.push_back({memory, &users});
+}
+
+void Arena::deallocate_unused() {
+  std::erase_if(lent_, [&](const Lent& lent) {
+    if (lent.users->load(std::memory_order_acquire) != 0) return false;
+    deallocate_locked(lent.memory);
+    return true;
+  });
+}
+
+void Arena::deallocate_locked(void* memory) {
   const size_t offset = offset_of(memory);
   const PageInfo page = contains(memory, 1) ? table_[offset / kPage] : PageInfo{};
   const bool known = page.kind == PageKind::kSlab || (page.kind == PageKind::kRun && offset % kPage == 0);
@@ -154,6 +174,7 @@ void Arena::deallocate_run(size_t first) {
 }
 
 size_t Arena::take_pages(size_t pages) {
+  deallocate_unused();
   if (!pages_.has(pages)) flush();
   try {
     return pages_.allocate(pages);
@@ -199,6 +220,7 @@ void Arena::trim_under_pressure() {
 
 void Arena::trim() {
   const std::lock_guard lock(mutex_);
+  deallocate_unused();
   flush_and_trim();
 }
 
@@ -213,8 +235,9 @@ bool Arena::is_retired() const {
   return retired_;
 }
 
-Arena::Use Arena::use() const {
+Arena::Use Arena::use() {
   const std::lock_guard lock(mutex_);
+  deallocate_unused();
   Use use = use_;
   use.held_bytes = pages_.held_pages() * kPage;
   return use;

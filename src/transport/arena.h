@@ -1,6 +1,7 @@
 #pragma once
 
 #include <array>
+#include <atomic>
 #include <chrono>
 #include <cstdint>
 #include <deque>
@@ -27,6 +28,8 @@ class Arena {
   void* allocate(size_t bytes);
   /// What allocate() gave. Throws Error for anything else, a second time included.
   void deallocate(void* memory);
+  /// Deallocates a block that peers use, once `users`, which lies in it, is 0.
+  void deallocate_when_unused(void* memory, const std::atomic<uint32_t>& users);
   /// Gives what is free back to the system.
   void trim();
 
@@ -49,7 +52,7 @@ class Arena {
     size_t peak_used_bytes = 0;  ///< The most so far.
     size_t held_bytes = 0;       ///< Taken from the system.
   };
-  Use use() const;
+  Use use();
   /// peak_used_bytes counts from now on.
   void restart_peak();
 
@@ -92,6 +95,8 @@ class Arena {
   /// What is kept goes back to the heap of pages, where neighbours become one.
   void flush();
   void flush_and_trim();
+  void deallocate_locked(void* memory);
+  void deallocate_unused();
   void trim_under_pressure();
   /// What lies at this page, as a caller's bytes.
   size_t bytes_at(const PageInfo& page) const;
@@ -107,6 +112,11 @@ class Arena {
   std::vector<uint32_t> unused_slabs_;                            ///< Indices that can be used again.
   std::array<std::vector<uint32_t>, kClasses> open_slabs_;        ///< Those with free blocks.
   std::array<std::vector<size_t>, kMostCachedPages + 1> cached_;  ///< First pages of runs, by length.
+  struct Lent {
+    void* memory;
+    const std::atomic<uint32_t>* users;
+  };
+  std::vector<Lent> lent_;
   bool retired_ = false;
   bool in_child_ = false;  ///< What is given back would be the parent's.
   Use use_;

@@ -1,5 +1,7 @@
 #include "transport/call_board.h"
 
+#include <algorithm>
+
 namespace lockstep::transport {
 
 namespace {
@@ -11,41 +13,63 @@ constexpr std::chrono::nanoseconds kLookOnce{0};
 CallBoard::CallBoard(Wire& wire, int rank, std::vector<int> members, uint64_t channel)
     : wire_(wire), rank_(rank), members_(std::move(members)), channel_(channel), seats_(members_.size()) {}
 
-void CallBoard::look(const Header& header, int peer) {
+CallBoard::Time CallBoard::look(const Header& header, int peer, Time moved) {
+  using std::chrono::milliseconds;
+  const Time now = std::chrono::steady_clock::now();
+  const auto idle = std::chrono::duration_cast<milliseconds>(now - moved);
   for (int other = 0; other < static_cast<int>(members_.size()); ++other) {
     if (other == rank_) continue;
+    Seat& seat = seats_[static_cast<size_t>(other)];
     try {
-      if (other == peer) tell(header, other);
-      listen(other);
+      receive(other);
+      Note note = {.header = header, .idle_ms = idle.count(), .answer = seat.to_answer};
+      if (other == peer && (seat.is_answered || seat.asked_in != header)) note.question = seat.asked + 1;
+      const bool is_free = !seat.sent || seat.sent->post->wait_for(kLookOnce);
+      if (is_free && (note.question != 0 || note.answer != 0)) {
+        send(note, other);
+        seat.to_answer = 0;
+        if (note.question != 0) {
+          seat.asked = note.question;
+          seat.asked_at = now;
+          seat.asked_in = header;
+          seat.is_answered = false;
+        }
+      }
     } catch (const Wire::Broken&) {
       continue;  // whoever waits for that rank finds out; here it has nothing to say
     }
-    const auto& heard = seats_[static_cast<size_t>(other)].heard;
     // A rank that is ahead or behind may be right: only the same call can be compared.
-    if (heard && heard->call == header.call && *heard != header) {
-      throw Mismatch{.peer = other, .ours = header, .theirs = *heard};
+    if (seat.shown && seat.shown->call == header.call && *seat.shown != header) {
+      throw Mismatch{.peer = other, .ours = header, .theirs = *seat.shown};
     }
   }
+  return seats_[static_cast<size_t>(peer)].moved;
 }
 
-void CallBoard::tell(const Header& header, int peer) {
-  Seat& seat = seats_[static_cast<size_t>(peer)];
-  if (seat.told && (seat.told->header == header || !seat.told->post->wait_for(kLookOnce))) return;
-  auto note = std::make_unique<Note>(Note{.header = header, .post = {}});
-  note->post = wire_.send(members_[static_cast<size_t>(peer)], channel_, &note->header, sizeof(Header));
-  seat.told = std::move(note);
+void CallBoard::send(const Note& note, int peer) {
+  auto letter = std::make_unique<Letter>(Letter{.note = note});
+  letter->post = wire_.send(members_[static_cast<size_t>(peer)], channel_, &letter->note, sizeof(Note));
+  seats_[static_cast<size_t>(peer)].sent = std::move(letter);
 }
 
-void CallBoard::listen(int peer) {
+void CallBoard::receive(int peer) {
   Seat& seat = seats_[static_cast<size_t>(peer)];
   const auto post = [&] {
-    seat.coming = std::make_unique<Note>();
+    seat.coming = std::make_unique<Letter>();
     seat.coming->post =
-        wire_.receive(members_[static_cast<size_t>(peer)], channel_, &seat.coming->header, sizeof(Header));
+        wire_.receive(members_[static_cast<size_t>(peer)], channel_, &seat.coming->note, sizeof(Note));
   };
   if (!seat.coming) post();
   while (seat.coming->post && seat.coming->post->wait_for(kLookOnce)) {
-    seat.heard = seat.coming->header;
+    const Note& note = seat.coming->note;
+    seat.shown = note.header;
+    if (note.question != 0) seat.to_answer = note.question;
+    if (note.answer != 0 && note.answer == seat.asked) {
+      // It was given after the question, nobody knows how long: this is the earliest.
+      seat.moved =
+          std::max(seat.moved, seat.asked_at - std::chrono::milliseconds(std::max<int64_t>(0, note.idle_ms)));
+      seat.is_answered = true;
+    }
     post();
   }
 }

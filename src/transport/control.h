@@ -15,8 +15,14 @@ namespace lockstep::transport {
 
 /// What went wrong first, in the words that every rank throws.
 struct Failure {
-  int peer = -1;  ///< The rank at fault; -1 if it cannot be told.
+  int peer = -1;  ///< The rank at fault; -1 if it is not known.
   std::string text;
+  bool timed_out = false;  ///< Every rank throws TimeoutError; otherwise PeerError.
+
+  [[noreturn]] void raise() const {
+    if (timed_out) throw TimeoutError(text, peer);
+    throw PeerError(text, peer);
+  }
 };
 
 /// The control plane of a job: apart from the engine that moves data, open for the job's life. A star: rank 0

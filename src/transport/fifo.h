@@ -15,11 +15,15 @@ struct Fifo {
   alignas(128) std::atomic<uint64_t> read = 0;
   alignas(128) std::byte data[kBytes];
 
+  /// What write() and take() return if the positions, which the other rank can overwrite, are impossible.
+  static constexpr size_t kCorrupt = SIZE_MAX;
+
   /// Writes as many of the bytes as there is room for; returns how many.
   size_t write(const std::byte* from, size_t bytes) {
     const uint64_t at = written.load(std::memory_order_relaxed);
-    const size_t room = kBytes - static_cast<size_t>(at - read.load(std::memory_order_acquire));
-    bytes = std::min(bytes, room);
+    const uint64_t unread = at - read.load(std::memory_order_acquire);
+    if (unread > kBytes) return kCorrupt;
+    bytes = std::min<size_t>(bytes, kBytes - unread);
     if (bytes == 0) return 0;  // an empty message has no address
     const size_t begin = at % kBytes;
     const size_t before_end = std::min(bytes, kBytes - begin);
@@ -32,7 +36,9 @@ struct Fifo {
   /// Reads as many as there are, at most `bytes`; returns how many.
   size_t take(std::byte* to, size_t bytes) {
     const uint64_t at = read.load(std::memory_order_relaxed);
-    bytes = std::min(bytes, static_cast<size_t>(written.load(std::memory_order_acquire) - at));
+    const uint64_t unread = written.load(std::memory_order_acquire) - at;
+    if (unread > kBytes) return kCorrupt;
+    bytes = std::min<size_t>(bytes, unread);
     if (bytes == 0) return 0;
     const size_t begin = at % kBytes;
     const size_t before_end = std::min(bytes, kBytes - begin);

@@ -51,16 +51,18 @@ void FifoTransfer::wait(const Limit& limit) {
   Signal& bell = group_.block_of(group_.rank()).bell;
   Patience patience(limit, group_.options_.crowded);
   bool left = false;
-  for (;;) {
+  for (uint64_t last = moved();;) {
     const uint32_t seen = bell.value.load(std::memory_order_acquire);
-    const bool moved = group_.move_all(stream_);
+    const bool any_moved = group_.move_all(stream_);
     if (done()) return throw_if_bad();
-    if (moved) {
+    const uint64_t now = moved();
+    if (now != last || (any_moved && stream_ == Stream::kCollective)) {
+      last = now;
       patience.reset();
       continue;
     }
     if (left) throw has_left_error(peer_);
-    switch (patience.wait(bell, seen)) {
+    switch (patience.wait(bell, any_moved ? seen - 1 : seen)) {  // while others move it does not sleep
       case Patience::Verdict::kGoOn:
         break;
       case Patience::Verdict::kSlept:
@@ -84,11 +86,25 @@ void FifoTransfer::throw_if_bad() const {
     case End::kWithdrawn:
       throw PeerError(fmt::format("rank {} gave up while its message was read", peer_), peer_);
     case End::kNowhere:
-      throw PeerError(fmt::format("rank {} names memory outside of its arena", peer_), peer_);
+      throw PeerError(
+          fmt::format("rank {} announced {} bytes at offset {} of its arena of {} bytes, expected {} bytes",
+                      peer_, preamble_.bytes, preamble_.place,
+                      group_.members_[static_cast<size_t>(peer_)].span_bytes, bytes_),
+          peer_);
+    case End::kCorrupt:
+      throw PeerError(
+          fmt::format("the fifo {} rank {} is corrupt: {} bytes written, {} read; hint: one of the two "
+                      "ranks wrote past the end of a buffer",
+                      sends() ? "to" : "from", peer_, end_.fifo->written.load(), end_.fifo->read.load()),
+          peer_);
   }
 }
 
-bool FifoTransfer::needs_company() const {
+uint64_t FifoTransfer::moved() {
+  return end_.fifo->written.load(std::memory_order_relaxed) + end_.fifo->read.load(std::memory_order_relaxed);
+}
+
+bool FifoTransfer::needs_company() {
   const std::lock_guard lock(group_.mutexes_[static_cast<size_t>(stream_)]);
   return !done() && written_ == 0;  // once it is written, its receiver does the rest
 }
@@ -101,18 +117,26 @@ bool FifoTransfer::move() {
   return sends() ? write() : read();
 }
 
+bool FifoTransfer::count(size_t bytes, size_t& moved) {
+  if (bytes == Fifo::kCorrupt) {
+    finish(End::kCorrupt);
+    return false;
+  }
+  moved_ += bytes;
+  moved += bytes;
+  return true;
+}
+
 bool FifoTransfer::write() {
   size_t moved = 0;
   if (moved_ < sizeof(Preamble)) {
-    moved =
-        end_.fifo->write(reinterpret_cast<const std::byte*>(&preamble_) + moved_, sizeof(Preamble) - moved_);
-    moved_ += moved;
+    const auto* const preamble = reinterpret_cast<const std::byte*>(&preamble_);
+    if (!count(end_.fifo->write(preamble + moved_, sizeof(Preamble) - moved_), moved)) return true;
   }
   if (moved_ >= sizeof(Preamble)) {
     const size_t at = moved_ - sizeof(Preamble);
-    const size_t payload = end_.fifo->write(std::get<Source>(data_).data + at, streamed_bytes() - at);
-    moved_ += payload;
-    moved += payload;
+    if (!count(end_.fifo->write(std::get<Source>(data_).data + at, streamed_bytes() - at), moved))
+      return true;
   }
   if (moved > 0) group_.block_of(peer_).bell.ring();
   if (moved_ == sizeof(Preamble) + streamed_bytes()) {
@@ -124,53 +148,52 @@ bool FifoTransfer::write() {
 }
 
 bool FifoTransfer::look_for_receipt() {
-  const bool must_be_received = group_.options_.rendezvous || preamble_.place >= 0;
-  const bool is_received = end_.fifo->read.load(std::memory_order_acquire) >= written_;
-  if (must_be_received && !is_received) return false;
-  done_.store(true, std::memory_order_release);
+  if (group_.options_.rendezvous || preamble_.place >= 0) {
+    const uint64_t read = end_.fifo->read.load(std::memory_order_acquire);
+    if (end_.fifo->written.load(std::memory_order_relaxed) - read > Fifo::kBytes) {
+      finish(End::kCorrupt);
+      return true;
+    }
+    if (read < written_) return false;
+  }
+  finish();
   return true;
 }
 
 bool FifoTransfer::read() {
   size_t moved = 0;
   if (moved_ < sizeof(Preamble)) {
-    moved = end_.fifo->take(reinterpret_cast<std::byte*>(&preamble_) + moved_, sizeof(Preamble) - moved_);
-    moved_ += moved;
+    auto* const preamble = reinterpret_cast<std::byte*>(&preamble_);
+    if (!count(end_.fifo->take(preamble + moved_, sizeof(Preamble) - moved_), moved)) return true;
     if (moved_ < sizeof(Preamble)) return moved > 0;
-    if (preamble_.header != expected_ || preamble_.bytes != bytes_) {
-      how_ = End::kMismatched;
-    } else if (preamble_.place >= 0) {
-      copy_from_place();
-    }
-    if (how_ != End::kWell) {
-      finish();  // its payload stays where it is: the job has failed
+    if (const End how = check_and_copy(); how != End::kWell) {
+      finish(how);  // its payload stays where it is: the job has failed
       return true;
     }
   }
   const size_t at = moved_ - sizeof(Preamble);
   std::byte token;
   std::byte* const to = preamble_.place < 0 ? std::get<Destination>(data_).data + at : &token;
-  const size_t streamed = end_.fifo->take(to, streamed_bytes() - at);
-  moved_ += streamed;
-  moved += streamed;
+  if (!count(end_.fifo->take(to, streamed_bytes() - at), moved)) return true;
   if (moved > 0) group_.block_of(peer_).bell.ring();
   if (moved_ == sizeof(Preamble) + streamed_bytes()) finish();
   return moved > 0 || done();
 }
 
-void FifoTransfer::copy_from_place() {
+FifoTransfer::End FifoTransfer::check_and_copy() {
+  if (preamble_.header != expected_) return End::kMismatched;
+  if (preamble_.bytes != bytes_ || preamble_.place < -1) return End::kNowhere;
+  if (preamble_.place == -1) return End::kWell;
   const auto& sender = group_.members_[static_cast<size_t>(peer_)];
   const auto place = static_cast<size_t>(preamble_.place);
-  if (place > sender.span_bytes || sender.span_bytes - place < bytes_) {
-    how_ = End::kNowhere;
-    return;
-  }
+  if (place > sender.span_bytes || sender.span_bytes - place < bytes_) return End::kNowhere;
   std::memcpy(std::get<Destination>(data_).data, sender.base + place, bytes_);
-  if (group_.has_withdrawn(peer_)) how_ = End::kWithdrawn;
+  return group_.has_withdrawn(peer_) ? End::kWithdrawn : End::kWell;
 }
 
-void FifoTransfer::finish() {
-  ++end_.serving;
+void FifoTransfer::finish(End how) {
+  how_ = how;
+  if (written_ == 0) ++end_.serving;
   done_.store(true, std::memory_order_release);
 }
 

@@ -27,7 +27,8 @@ class FifoTransfer final : public Transfer {
 
   bool test() override;
   void wait(const Limit& limit) override;
-  bool needs_company() const override;
+  uint64_t moved() override;
+  bool needs_company() override;
 
   // For the group, which holds the stream's lock.
   bool move();  ///< Whether anything moved.
@@ -39,6 +40,7 @@ class FifoTransfer final : public Transfer {
     uint64_t bytes;
     int64_t place;  ///< Of the payload in the sender's arena; -1: it follows.
   };
+  enum class End : uint8_t { kWell, kMismatched, kWithdrawn, kNowhere, kCorrupt };
   static constexpr size_t kByPlaceBytes = size_t{16} << 10;  ///< From here on; below, two copies cost less.
 
   bool sends() const { return std::holds_alternative<Source>(data_); }
@@ -48,9 +50,11 @@ class FifoTransfer final : public Transfer {
                           size_t bytes);
   bool write();
   bool read();
+  /// Counts bytes that the fifo wrote or took. False, and it is over, if the fifo is corrupt.
+  bool count(size_t bytes, size_t& moved);
   bool look_for_receipt();
-  void copy_from_place();
-  void finish();
+  End check_and_copy();
+  void finish(End how = End::kWell);
   void throw_if_bad() const;
 
   SharedGroup& group_;
@@ -65,7 +69,6 @@ class FifoTransfer final : public Transfer {
   size_t moved_ = 0;      ///< Bytes of preamble and what follows it.
   uint64_t written_ = 0;  ///< Position in the fifo behind the message, once it is written.
   std::atomic<bool> done_ = false;
-  enum class End : uint8_t { kWell, kMismatched, kWithdrawn, kNowhere };
   End how_ = End::kWell;  ///< Written before done_.
 };
 

@@ -43,7 +43,7 @@ std::unique_ptr<Job> connect_gloo(const Identity& identity, Control::Clock::time
   }
   wire->connect(addresses);
   prove_pairs(*wire, *control, identity.rank, world, key_of(secrets), deadline);
-  return std::make_unique<WiredJob>("gloo", identity.rank, std::move(control), std::move(wire));
+  return std::make_unique<WiredJob>("gloo", identity.rank, world, std::move(control), std::move(wire));
 }
 
 }  // namespace lockstep::transport

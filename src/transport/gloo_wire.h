@@ -1,14 +1,12 @@
 #pragma once
 
+#include <set>
 #include <string>
 #include <vector>
 
 #include "transport/alarm.h"
 #include "transport/wire.h"
 
-namespace gloo {
-class Context;
-}
 namespace gloo::transport {
 class Context;
 class Device;
@@ -28,18 +26,24 @@ class GlooWire final : public Wire {
   /// Connects to all others; `addresses` by rank. Throws PeerError.
   void connect(const std::vector<std::string>& addresses);
 
-  std::unique_ptr<Post> send(int to, uint64_t channel, const void* data, size_t bytes) override;
-  std::unique_ptr<Post> receive(int from, uint64_t channel, void* data, size_t bytes) override;
-  bool has_quiet_waits() const override { return true; }
-  bool native_sum(float* data, int64_t count, int members) override;
+  std::unique_ptr<Post> send(int to, uint64_t channel, const void* data, size_t bytes) override {
+    return post(to, channel, const_cast<void*>(data), bytes, true);
+  }
+  std::unique_ptr<Post> receive(int from, uint64_t channel, void* data, size_t bytes) override {
+    return post(from, channel, data, bytes, false);
+  }
+  bool moves_in_calls_only() const override { return false; }
+  void flush() override;
 
  private:
+  std::unique_ptr<Post> post(int peer, uint64_t channel, void* data, size_t bytes, bool sends);
+
   const int rank_;
   const int world_;
   Alarm alarm_;
+  std::set<int> connections_;  ///< Descriptors: of others until Gloo has connected, then Gloo's.
   std::shared_ptr<gloo::transport::Device> device_;
   std::shared_ptr<gloo::transport::Context> context_;
-  std::shared_ptr<gloo::Context> collectives_;  ///< Of Gloo's own, on the same pairs; made when first needed.
 };
 
 }  // namespace lockstep::transport

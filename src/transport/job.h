@@ -16,6 +16,8 @@ class Job {
   virtual ~Job() = default;
   virtual std::string_view engine() const = 0;
   virtual Control& control() = 0;
+  /// Before this rank leaves: until what it sent is on its way for good.
+  virtual void flush() {}
   /// After a failure: memory that a late rank may still write to is not given out again.
   virtual void retire_memory() {}
   /// Makes a group of these ranks of the job, in this order; all of them must call it, with the same unused

@@ -16,7 +16,7 @@ class LoneControl final : public Control {
   std::vector<std::string> all_gather(const std::string& tag, const std::vector<int>& members,
                                       const std::string& blob, Clock::time_point) override {
     check_gather(0, 1, tag, members, blob);
-    if (const auto failed = failure()) throw PeerError(failed->text, failed->peer);
+    if (const auto failed = failure()) failed->raise();
     return {blob};
   }
   void fail(const Failure& failure) override {

@@ -20,6 +20,10 @@ namespace lockstep::transport {
 
 namespace {
 
+double mebibytes(uint64_t bytes) {
+  return static_cast<double>(bytes) / (1 << 20);
+}
+
 [[noreturn]] void refuse(const char* what) {
   throw Error(fmt::format("shared memory: {}: {}", what, std::strerror(errno)));
 }
@@ -27,18 +31,16 @@ namespace {
 [[noreturn]] void refuse_addresses(size_t bytes) {
   const auto limit = errno == ENOMEM ? launch::limits().address_space_bytes : std::nullopt;
   if (!limit) refuse("mmap");
-  const auto gibibytes = [](uint64_t count) { return static_cast<double>(count) / (1 << 30); };
   throw Error(fmt::format(
       "shared memory: one rank's part takes {:.1f} GiB of addresses; this process may have {:.1f} "
       "GiB in all (ulimit -v); hint: ulimit -v unlimited, which costs no memory",
-      gibibytes(bytes), gibibytes(*limit)));
+      mebibytes(bytes) / 1024, mebibytes(*limit) / 1024));
 }
 
 /// Over a limit the kernel may end the process rather than refuse: better to ask first.
 void check_left(size_t bytes) {
   const MemoryLeft left = memory_left();
   if (bytes <= left.bytes) return;
-  const auto mebibytes = [](size_t count) { return static_cast<double>(count) / (1 << 20); };
   throw Error(fmt::format(
       "shared memory: {:.1f} MiB asked for, {:.1f} MiB left {}; hint: use fewer ranks or smaller buffers, or "
       "raise the memory limit",
@@ -73,6 +75,13 @@ Mapping Mapping::create(size_t span_bytes) {
   launch::UniqueFd descriptor(memfd_create("lockstep", MFD_CLOEXEC | MFD_ALLOW_SEALING));
   if (!descriptor) refuse("memfd_create");
   span_bytes = (span_bytes + kPage - 1) / kPage * kPage;
+  // The kernel would end the process by SIGXFSZ.
+  if (const auto limit = launch::limits().file_bytes; limit && *limit < span_bytes) {
+    throw Error(
+        fmt::format("shared memory: one rank's part counts as a file of {:.1f} MiB; this process may write "
+                    "files of {:.1f} MiB (ulimit -f); hint: ulimit -f unlimited, which costs no disk",
+                    mebibytes(span_bytes), mebibytes(*limit)));
+  }
   if (ftruncate(descriptor.get(), static_cast<off_t>(span_bytes)) != 0) refuse("ftruncate");
   if (fcntl(descriptor.get(), F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) != 0) {
     refuse("sealing");
@@ -80,10 +89,14 @@ Mapping Mapping::create(size_t span_bytes) {
   return Mapping(std::move(descriptor), span_bytes);
 }
 
-Mapping Mapping::attach(int descriptor) {
+Mapping Mapping::attach(int descriptor, int rank) {
   const int seals = fcntl(descriptor, F_GET_SEALS);
   if (seals < 0 || (seals & F_SEAL_SHRINK) == 0) {
-    throw Error("shared memory: a peer's descriptor is not sealed memory");
+    throw PeerError(
+        fmt::format("shared memory: what rank {} passed is not memory sealed against shrinking; hint: do "
+                    "all ranks run the same Lockstep?",
+                    rank),
+        rank);
   }
   struct stat status {};
   if (fstat(descriptor, &status) != 0) refuse("fstat");

@@ -17,9 +17,9 @@ class Mapping {
 
   /// Makes one of its own. Throws Error if the system refuses.
   static Mapping create(size_t span_bytes);
-  /// Maps another process's. Throws Error if the descriptor is no such memory: it must be sealed against
+  /// Maps that of `rank`. Throws PeerError if the descriptor is not such memory: it must be sealed against
   /// shrinking, or a load could end this process.
-  static Mapping attach(int descriptor);
+  static Mapping attach(int descriptor, int rank);
 
   Mapping(Mapping&& other) noexcept;
   Mapping& operator=(Mapping&&) = delete;

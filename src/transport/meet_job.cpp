@@ -20,13 +20,28 @@ std::string value_of(const Environment& environment, const char* name) {
   return found == environment.end() ? "" : found->second;
 }
 
+/// The port distinguishes jobs whose ids are equal: plain torchrun jobs all have the id "none". Beside an id
+/// there is no address: ranks of one job may spell it as a name and as a number.
+std::string name_on_all_nodes(const Identity& identity, std::string_view job) {
+  return fmt::format("{} port {} restart {}", job, identity.master_port, identity.restart_count);
+}
+
 }  // namespace
 
 std::string meeting_name(const Identity& identity) {
-  const std::string job = identity.job_id.empty()
-                              ? fmt::format("{}:{}", identity.master_addr, identity.master_port)
-                              : identity.job_id;
-  return fmt::format("{} restart {} node {}", job, identity.restart_count, identity.node_rank.value_or(0));
+  std::string job = identity.job_id;
+  if (job.empty()) {
+    if (identity.master_port == 0 && identity.world_size > 1) {
+      throw UsageError(fmt::format(
+          "rank {} of {}: nothing distinguishes this job from another on this host: neither a job id nor "
+          "MASTER_PORT is set; hint: export the same MASTER_PORT to all ranks of the job, and to no other "
+          "job",
+          identity.rank, identity.world_size));
+    }
+    const std::string& address = identity.master_addr;
+    job = address == "127.0.0.1" || address == "::1" ? "localhost" : address;
+  }
+  return fmt::format("{} node {}", name_on_all_nodes(identity, job), identity.node_rank.value_or(0));
 }
 
 bool is_on_one_host(const Identity& identity) {
@@ -45,16 +60,14 @@ NetworkOptions network_of(const Identity& identity, const Environment& environme
 
 std::unique_ptr<Control> meet_job(std::string_view engine, const Identity& identity,
                                   const NetworkOptions& network, Control::Clock::time_point deadline) {
-  MeetOptions options = {.rank = identity.rank,
-                         .world = identity.world_size,
-                         .name = fmt::format("{} {}", engine, meeting_name(identity)),
-                         .deadline = deadline};
-  if (is_on_one_host(identity)) return std::move(meet_on_host(options, -1).control);
-  // The same on all nodes.
-  options.name =
-      fmt::format("{} {} restart {}", engine, identity.job_id.empty() ? network.address : identity.job_id,
-                  identity.restart_count);
-  return meet_on_network(options, network);
+  const bool one_host = is_on_one_host(identity);
+  // On a network, whoever connects has found the address, however it is spelled.
+  const std::string name = one_host ? meeting_name(identity) : name_on_all_nodes(identity, identity.job_id);
+  const MeetOptions options = {.rank = identity.rank,
+                               .world = identity.world_size,
+                               .name = fmt::format("{} {}", engine, name),
+                               .deadline = deadline};
+  return one_host ? std::move(meet_on_host(options, -1).control) : meet_on_network(options, network);
 }
 
 std::string own_address_towards(const std::string& address) {

@@ -9,7 +9,8 @@
 
 namespace lockstep::transport {
 
-/// What ranks of one job on one node call their meeting.
+/// What ranks of one job on one node call their meeting: job id, master port, restart and node; the address
+/// only if there is no job id. Throws UsageError if there is neither id nor port.
 std::string meeting_name(const Identity& identity);
 
 /// Whether all ranks are on this node, as far as the launcher tells.

@@ -54,6 +54,7 @@ struct Writer {
     kind(Kind::kFailed);
     put_rank(out, failed.peer);
     put_text(out, std::string_view(failed.text).substr(0, kMaxTextBytes));
+    out += static_cast<char>(failed.timeout);
   }
   void operator()(const Goodbye&) { kind(Kind::kGoodbye); }
   void operator()(const Left& left) {
@@ -133,7 +134,7 @@ Message read(Reader& reader) {
       return Gathered{reader.text("tag", kMaxTagBytes), reader.rank(), reader.long_number(),
                       reader.text("blob", kMaxBlobBytes)};
     case Kind::kFailed:
-      return Failed{reader.rank(-1), reader.text("failure", kMaxTextBytes)};
+      return Failed{reader.rank(-1), reader.text("failure", kMaxTextBytes), reader.flag()};
     case Kind::kGoodbye:
       return Goodbye{};
     case Kind::kLeft:

@@ -41,6 +41,7 @@ struct Gathered {
 struct Failed {
   int peer = -1;
   std::string text;
+  bool timeout = false;
   bool operator==(const Failed&) const = default;
 };
 

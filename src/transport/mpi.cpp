@@ -100,7 +100,8 @@ std::unique_ptr<Job> connect_mpi(const Identity& identity, Control::Clock::time_
       is_on_one_host(identity) ? NetworkOptions{} : agree_on_network(identity, environment, place);
   auto control = meet_job("mpi", named, network, deadline);
   auto wire = std::make_unique<MpiWire>(control->failed_flag());
-  return std::make_unique<WiredJob>("mpi", identity.rank, std::move(control), std::move(wire));
+  return std::make_unique<WiredJob>("mpi", identity.rank, identity.world_size, std::move(control),
+                                    std::move(wire));
 }
 
 }  // namespace lockstep::transport

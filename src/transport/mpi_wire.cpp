@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <functional>
 #include <vector>
 
 #include "transport/mpi_process.h"
@@ -13,24 +14,28 @@ namespace lockstep::transport {
 
 namespace {
 
-constexpr size_t kPieceBytes = size_t{1} << 30;
+int mpi_tag(uint64_t channel) {
+  return static_cast<int>(channel & 0x7fffffffU);
+}
 
+/// Of sends, few segments are under way at once: MPI would send the beginnings of all before the rest of any,
+/// and none would be seen to arrive for long.
 class MpiPost final : public Wire::Post {
  public:
-  /// `start(offset, count)` starts a piece of the message.
-  template <typename Start>
-  MpiPost(size_t bytes, bool sends, const Start& start) : sends_(sends) {
+  using Start = std::function<int(size_t offset, int count, MPI_Request* request)>;
+
+  MpiPost(size_t bytes, bool sends, Start start) : bytes_(bytes), sends_(sends), start_(std::move(start)) {
     const auto lock = lock_mpi();
-    for (size_t begin = 0; begin < bytes; begin += kPieceBytes) {
-      requests_.push_back(MPI_REQUEST_NULL);
-      check(start(begin, static_cast<int>(std::min(kPieceBytes, bytes - begin)), &requests_.back()));
-    }
+    requests_.reserve((bytes + Wire::kSegmentBytes - 1) / Wire::kSegmentBytes);
+    start_segments();
+    if (!is_started()) waiting().push_back(this);
   }
 
   ~MpiPost() override {
-    if (over_) return;
     const auto lock = lock_mpi();
-    for (MPI_Request& request : requests_) {
+    std::erase(waiting(), this);
+    for (size_t i = over_; i < requests_.size(); ++i) {
+      MPI_Request& request = requests_[i];
       int over = 0;
       if (MPI_Test(&request, &over, MPI_STATUS_IGNORE) != MPI_SUCCESS || over != 0) continue;
       if (!sends_) MPI_Cancel(&request);
@@ -56,23 +61,60 @@ class MpiPost final : public Wire::Post {
     }
   }
 
+  size_t moved() const override { return over_; }
+
  private:
   static void check(int code) {
     if (code != MPI_SUCCESS) throw Wire::Broken{mpi_error_text(code)};
   }
 
-  bool test() {
-    if (over_) return true;
-    const auto lock = lock_mpi();
-    int all = 0;
-    check(MPI_Testall(static_cast<int>(requests_.size()), requests_.data(), &all, MPI_STATUSES_IGNORE));
-    over_ = all != 0;
-    return over_;
+  /// Those with segments that are not yet started; any wait moves them all. By MPI's lock, as what follows.
+  static std::vector<MpiPost*>& waiting() {
+    static std::vector<MpiPost*> posts;
+    return posts;
   }
 
+  bool is_started() const { return requests_.size() * Wire::kSegmentBytes >= bytes_; }
+
+  void start_segments() {
+    constexpr size_t kAtOnce = 4;
+    while (!is_started() && (!sends_ || requests_.size() < over_ + kAtOnce)) {
+      const size_t begin = requests_.size() * Wire::kSegmentBytes;
+      requests_.push_back(MPI_REQUEST_NULL);
+      check(
+          start_(begin, static_cast<int>(std::min(Wire::kSegmentBytes, bytes_ - begin)), &requests_.back()));
+    }
+  }
+
+  void advance() {
+    while (over_ < requests_.size()) {
+      int over = 0;
+      check(MPI_Test(&requests_[over_], &over, MPI_STATUS_IGNORE));
+      if (over == 0) return;
+      ++over_;
+      start_segments();
+    }
+  }
+
+  bool test() {
+    const auto lock = lock_mpi();
+    for (auto* const post : waiting()) {
+      try {
+        post->advance();
+      } catch (const Wire::Broken&) {
+        // Whoever waits for it finds out.
+      }
+    }
+    std::erase_if(waiting(), [](const MpiPost* post) { return post->is_started(); });
+    advance();
+    return over_ == requests_.size();
+  }
+
+  const size_t bytes_;
   const bool sends_;
+  const Start start_;
   std::vector<MPI_Request> requests_;
-  bool over_ = false;
+  std::atomic<size_t> over_ = 0;  ///< How many of the first.
 };
 
 }  // namespace
@@ -89,32 +131,17 @@ MpiWire::~MpiWire() {
 }
 
 std::unique_ptr<Wire::Post> MpiWire::send(int to, uint64_t channel, const void* data, size_t bytes) {
-  return std::make_unique<MpiPost>(bytes, true, [&](size_t offset, int count, MPI_Request* request) {
-    return MPI_Isend(static_cast<const std::byte*>(data) + offset, count, MPI_BYTE, to,
-                     static_cast<int>(channel), communicator_, request);
-  });
-}
-
-std::unique_ptr<Wire::Post> MpiWire::receive(int from, uint64_t channel, void* data, size_t bytes) {
-  return std::make_unique<MpiPost>(bytes, false, [&](size_t offset, int count, MPI_Request* request) {
-    return MPI_Irecv(static_cast<std::byte*>(data) + offset, count, MPI_BYTE, from, static_cast<int>(channel),
+  return std::make_unique<MpiPost>(bytes, true, [=, this](size_t offset, int count, MPI_Request* request) {
+    return MPI_Isend(static_cast<const std::byte*>(data) + offset, count, MPI_BYTE, to, mpi_tag(channel),
                      communicator_, request);
   });
 }
 
-bool MpiWire::native_sum(float* data, int64_t count, int members) {
-  constexpr int64_t kMost = int64_t{1} << 30;  // MPI counts in int
-  const auto lock = lock_mpi();
-  int world = 0;
-  require_mpi(MPI_Comm_size(communicator_, &world), "MPI_Comm_size");
-  if (world != members) return false;
-  for (int64_t begin = 0; begin < count; begin += kMost) {
-    const int code =
-        MPI_Allreduce(MPI_IN_PLACE, data + begin, static_cast<int>(std::min(kMost, count - begin)), MPI_FLOAT,
-                      MPI_SUM, communicator_);
-    if (code != MPI_SUCCESS) throw Broken{mpi_error_text(code)};
-  }
-  return true;
+std::unique_ptr<Wire::Post> MpiWire::receive(int from, uint64_t channel, void* data, size_t bytes) {
+  return std::make_unique<MpiPost>(bytes, false, [=, this](size_t offset, int count, MPI_Request* request) {
+    return MPI_Irecv(static_cast<std::byte*>(data) + offset, count, MPI_BYTE, from, mpi_tag(channel),
+                     communicator_, request);
+  });
 }
 
 }  // namespace lockstep::transport

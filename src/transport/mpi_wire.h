@@ -9,8 +9,7 @@
 
 namespace lockstep::transport {
 
-/// MPI's point-to-point messages. A channel is a tag; messages above 1 GiB go in pieces, since MPI counts in
-/// int.
+/// MPI's point-to-point messages. A channel is a tag.
 class MpiWire final : public Wire {
  public:
   /// `failed` says whether the job has failed, and outlives the wire.
@@ -19,8 +18,7 @@ class MpiWire final : public Wire {
 
   std::unique_ptr<Post> send(int to, uint64_t channel, const void* data, size_t bytes) override;
   std::unique_ptr<Post> receive(int from, uint64_t channel, void* data, size_t bytes) override;
-  bool has_quiet_waits() const override { return false; }  // it looks again and again
-  bool native_sum(float* data, int64_t count, int members) override;
+  bool moves_in_calls_only() const override { return true; }
 
  private:
   const std::atomic<bool>& failed_;

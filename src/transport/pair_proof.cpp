@@ -22,9 +22,11 @@ struct Proof {
 
 void await(Wire::Post& post, Control& control, int rank, int peer, Control::Clock::time_point deadline) {
   try {
-    while (!post.wait_for(std::chrono::milliseconds(20))) {
-      if (const auto failure = control.failure()) throw PeerError(failure->text, failure->peer);
-      if (Control::Clock::now() < deadline) continue;
+    for (;;) {
+      const bool is_last_look = Control::Clock::now() >= deadline;
+      if (post.wait_for(std::chrono::milliseconds(20))) return;
+      if (const auto failure = control.failure()) failure->raise();
+      if (!is_last_look) continue;
       throw TimeoutError(
           fmt::format("connecting on rank {}: rank {} did not prove in time that it is of this job; "
                       "hint: it is stuck, or a stranger took its connection",

@@ -3,6 +3,7 @@
 #include <sched.h>
 
 #include <algorithm>
+#include <utility>
 
 namespace lockstep::transport {
 
@@ -34,7 +35,8 @@ Patience::Verdict Patience::wait(Signal& signal, uint32_t seen) {
   const auto now = std::chrono::steady_clock::now();
   if (began_ == std::chrono::steady_clock::time_point{}) began_ = now;
   const auto left = limit_.timeout - (now - began_);
-  if (left.count() <= 0) return Verdict::kTimedOut;
+  // This process may have been stopped since its last look.
+  if (left.count() <= 0) return std::exchange(late_, true) ? Verdict::kTimedOut : Verdict::kGoOn;
   signal.sleep(seen, std::min<std::chrono::nanoseconds>(left, kSleepSlice));
   return Verdict::kSlept;
 }

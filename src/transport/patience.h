@@ -1,11 +1,17 @@
 #pragma once
 
+#include <algorithm>
 #include <chrono>
 #include <cstdint>
 
 #include "transport/futex.h"
 
 namespace lockstep::transport {
+
+/// A caller's timeout, so that it can be added to a time: one of more than a century counts as a century.
+inline std::chrono::milliseconds bounded(std::chrono::milliseconds timeout) {
+  return std::min<std::chrono::milliseconds>(timeout, std::chrono::hours(24 * 365 * 100));
+}
 
 /// When a wait must be over, and who may end it early.
 struct Limit {
@@ -30,7 +36,7 @@ class Patience {
   Verdict wait(Signal& signal, uint32_t seen);
 
   /// Something has moved: starts from the beginning, the timeout too.
-  void reset() { turns_ = 0, began_ = {}; }
+  void reset() { turns_ = 0, began_ = {}, late_ = false; }
 
  private:
   static constexpr int kSpins = 4000, kCrowdedSpins = 50, kYields = 50;
@@ -39,6 +45,7 @@ class Patience {
   const int spins_, yields_;
   int turns_ = 0;
   std::chrono::steady_clock::time_point began_{};
+  bool late_ = false;  ///< The time was over at the last look.
 };
 
 }  // namespace lockstep::transport

@@ -2,10 +2,12 @@
 
 #include <pthread.h>
 
+#include <algorithm>
 #include <atomic>
 #include <mutex>
 #include <vector>
 
+#include "launch/cores.h"
 #include "launch/memory.h"
 #include "lockstep/error.h"
 
@@ -53,11 +55,24 @@ void Registry::after_fork(bool in_child) {
 
 }  // namespace
 
-std::shared_ptr<Arena> process_arena() {
+size_t arena_span_bytes(uint64_t memory_bytes, int ranks, const launch::Limits& limits) {
+  constexpr uint64_t kMost = uint64_t{1} << 46;  // half of what a process can address
+  constexpr uint64_t kLeast = uint64_t{64} << 20;
+  const uint64_t addresses = std::min(kMost, limits.address_space_bytes.value_or(2 * kMost) / 2);
+  const uint64_t span = std::min({8 * memory_bytes, addresses / static_cast<uint64_t>(std::max(ranks, 1)),
+                                  limits.file_bytes.value_or(kMost)});
+  return std::max(kLeast, span / Mapping::kPage * Mapping::kPage);
+}
+
+std::shared_ptr<Arena> process_arena(int ranks) {
   const std::lock_guard lock(registry().mutex);
   if (registry().arenas.empty() || registry().arenas.back()->is_retired()) {
-    // Addresses only: no rank can use more than the machine has.
-    registry().arenas.push_back(std::make_shared<Arena>(launch::memory().total_bytes));
+    uint64_t memory_bytes = launch::memory().total_bytes;
+#if defined(LOCKSTEP_TSAN)
+    memory_bytes /= 8;  // it keeps books on every address, which takes seconds
+#endif
+    registry().arenas.push_back(std::make_shared<Arena>(
+        arena_span_bytes(memory_bytes, ranks > 0 ? ranks : launch::usable_cores(), launch::limits())));
     registry().newest = registry().arenas.back().get();
   }
   return registry().arenas.back();

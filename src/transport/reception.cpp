@@ -58,15 +58,12 @@ class Reception {
   std::size_t present_count_ = 0;
   std::deque<Visit> guests_;  ///< Oldest first.
   std::size_t turned_away_ = 0;
+  std::size_t late_steps_ = 0;  ///< After the deadline: strangers who keep coming do not prolong it.
 };
 
 void Reception::step() {
+  // Before poll(): what came while this process was stopped or busy is read before anybody counts as late.
   const auto now = Clock::now();
-  if (now >= meeting_.deadline()) give_up();
-  while (!guests_.empty() && now >= guests_.front().since + kPatienceWithGuest) {
-    guests_.pop_front();
-    ++turned_away_;
-  }
   const bool may_accept = !is_full() || now >= end_of_oldest();
   std::vector<pollfd> watched = {{.fd = may_accept ? door_.listener : -1, .events = POLLIN, .revents = 0}};
   for (const Newcomer& newcomer : present_) {
@@ -76,7 +73,8 @@ void Reception::step() {
     watched.push_back({.fd = visit.guest->fd(), .events = POLLIN, .revents = 0});
   }
   const auto wake = may_accept && is_full() ? guests_.front().since + kPatienceWithGuest : end_of_oldest();
-  if (poll(watched.data(), watched.size(), poll_ms(std::min(wake, meeting_.deadline()))) < 0) {
+  const int ready = poll(watched.data(), watched.size(), poll_ms(std::min(wake, meeting_.deadline())));
+  if (ready < 0) {
     if (errno == EINTR) return;
     throw Error(meeting_.text("poll: " + error_text(errno)));
   }
@@ -85,9 +83,16 @@ void Reception::step() {
   }
   // From the last, because those who are heard out go.
   for (std::size_t i = guests_.size(); i-- > 0;) {
-    if (watched[1 + present_.size() + i].revents != 0) hear(i);
+    if (watched[1 + present_.size() + i].revents != 0) {
+      hear(i);
+    } else if (now >= guests_[i].since + kPatienceWithGuest) {
+      guests_.erase(guests_.begin() + static_cast<std::ptrdiff_t>(i));
+      ++turned_away_;
+    }
   }
   if (watched[0].revents != 0) accept_one();
+  if (now >= meeting_.deadline() && (ready == 0 || late_steps_++ > kMostGuests + 2 * present_.size()))
+    give_up();
 }
 
 void Reception::accept_one() {

@@ -24,10 +24,12 @@ size_t SharedGroup::block_bytes(int world) {
   return sizeof(Block) + sizeof(Fifo) * kStreams * static_cast<size_t>(world);
 }
 
-void SharedGroup::prepare(void* memory, int world, const GroupOptions& options) {
+const std::atomic<uint32_t>& SharedGroup::prepare(void* memory, int world, const GroupOptions& options) {
   auto* const block = new (memory) Block;
   for (auto& slot : block->slots) slot.flag.value = options.first_run * 4;
   for (int i = 0; i < kStreams * world; ++i) new (block->fifos() + i) Fifo;
+  block->users = static_cast<uint32_t>(world);
+  return block->users;
 }
 
 SharedGroup::SharedGroup(int rank, std::vector<Member> members, Arena& arena, const GroupOptions& options,
@@ -44,10 +46,14 @@ SharedGroup::SharedGroup(int rank, std::vector<Member> members, Arena& arena, co
     random_[stream].seed(options.delays.value_or(0) + static_cast<uint64_t>(rank) + 1000 * stream);
   }
   for (const auto& member : members_) {
+    const auto peer = static_cast<int>(blocks_.size());
     if (member.block % alignof(Block) != 0 || member.block > member.span_bytes ||
         member.span_bytes - member.block < block_bytes(world())) {
-      throw Error(fmt::format("shared memory: a block at offset {} of an arena of {} bytes", member.block,
-                              member.span_bytes));
+      throw PeerError(
+          fmt::format("shared memory: rank {} announced its block of {} bytes at offset {} of its "
+                      "arena of {} bytes",
+                      peer, block_bytes(world()), member.block, member.span_bytes),
+          peer);
     }
     blocks_.push_back(reinterpret_cast<Block*>(member.base + member.block));
   }
@@ -60,7 +66,10 @@ SharedGroup::SharedGroup(int rank, std::vector<Member> members, Arena& arena, co
   }
 }
 
-SharedGroup::~SharedGroup() = default;
+SharedGroup::~SharedGroup() {
+  if (getpid() != owner_) return;
+  for (Block* block : blocks_) block->users.fetch_sub(1, std::memory_order_release);
+}
 
 std::unique_ptr<Transfer> SharedGroup::send(Stream stream, int to, const Header& header, const void* data,
                                             size_t bytes) {
@@ -126,7 +135,7 @@ void SharedGroup::wait_for_flag(int peer, uint32_t run, uint32_t flag, const Lim
   // First a look, and only then the fence of settle(): meanwhile this rank's own flag is on its way.
   uint32_t seen = signal.value.load(std::memory_order_acquire);
   settle();
-  if (reached(seen, target)) return;
+  if (reached(seen, target)) return check_flag(peer, run, seen);
   Patience patience(limit, options_.crowded);
   do {
     bool left = false;
@@ -144,13 +153,21 @@ void SharedGroup::wait_for_flag(int peer, uint32_t run, uint32_t flag, const Lim
     seen = signal.value.load(std::memory_order_acquire);
     if (left && !reached(seen, target)) throw has_left_error(peer);
   } while (!reached(seen, target));
+  check_flag(peer, run, seen);
 }
 
-std::byte* SharedGroup::data_of(int peer) {
-  const Member& member = members_[static_cast<size_t>(peer)];
+void SharedGroup::check_flag(int peer, uint32_t run, uint32_t seen) {
+  if (seen - run * 4 <= 3) return;
+  throw PeerError(
+      fmt::format("the flag of rank {} is {}, expected {} to {}; hint: a rank wrote past the end of a "
+                  "buffer",
+                  peer, seen, run * 4, run * 4 + 3),
+      peer);
+}
+
+std::byte* SharedGroup::data_of(int peer, size_t bytes) {
   const int64_t offset = slot_of(peer, run_).data;
-  if (offset < 0 || static_cast<size_t>(offset) >= member.span_bytes) return nullptr;
-  return member.base + offset;
+  return offset == -1 ? nullptr : reach(peer, offset, bytes);
 }
 
 std::byte* SharedGroup::reach(int peer, int64_t offset, size_t bytes) {

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <unistd.h>
+
 #include <array>
 #include <deque>
 #include <functional>
@@ -38,7 +40,8 @@ class SharedGroup final : public Transport, public OneSided {
   static size_t block_bytes(int world);
 
   /// A block is made ready in `memory`, before any peer looks at it.
-  static void prepare(void* memory, int world, const GroupOptions& options);
+  /// The result is 0 once the groups of all members are gone: nobody looks at the block from then on.
+  static const std::atomic<uint32_t>& prepare(void* memory, int world, const GroupOptions& options);
 
   /// A member, as this process sees it.
   struct Member {
@@ -50,7 +53,7 @@ class SharedGroup final : public Transport, public OneSided {
   /// `has_left` tells whether a peer is done for good: nobody waits for it.
   SharedGroup(int rank, std::vector<Member> members, Arena& arena, const GroupOptions& options,
               std::function<bool(int peer)> has_left);
-  ~SharedGroup() override;
+  ~SharedGroup() override;  ///< In a forked child, which has not mapped the others' memory, does nothing.
 
   std::unique_ptr<Transfer> send(Stream stream, int to, const Header& header, const void* data,
                                  size_t bytes) override;
@@ -64,7 +67,7 @@ class SharedGroup final : public Transport, public OneSided {
   void post() override;
   void settle() override;
   void wait(int peer, int flag, const Limit& limit) override;
-  std::byte* data_of(int peer) override;
+  std::byte* data_of(int peer, size_t bytes) override;
   bool has_withdrawn(int peer) override;
   std::byte* inbox_of(int peer) override;
   std::byte* bounce_of(int peer) override;
@@ -87,6 +90,7 @@ class SharedGroup final : public Transport, public OneSided {
     Slot slots[2];
     alignas(128) Signal bell;
     std::atomic<uint32_t> withdrawn = 0;  ///< Its rank has given up: it may use its buffers for anything.
+    std::atomic<uint32_t> users = 0;      ///< Members whose group is not gone.
     alignas(128) std::byte bounce[2][kBounceBytes];
     // Behind it: the fifos, stream by stream, peer by peer.
     Fifo* fifos() { return reinterpret_cast<Fifo*>(this + 1); }
@@ -108,6 +112,9 @@ class SharedGroup final : public Transport, public OneSided {
   }
   /// Until the flag of a peer's slot for `run` is at least so high.
   void wait_for_flag(int peer, uint32_t run, uint32_t flag, const Limit& limit);
+  /// Throws PeerError unless the flag can have this value while this rank is in `run`: a peer is at most
+  /// there.
+  static void check_flag(int peer, uint32_t run, uint32_t seen);
   /// Moves all pending transfers of a stream on; whether any moved.
   bool move_all(Stream stream);
   /// If the peer is in another collective than this rank, that is why nothing comes.
@@ -119,6 +126,7 @@ class SharedGroup final : public Transport, public OneSided {
   Arena& arena_;
   const GroupOptions options_;
   const std::function<bool(int peer)> has_left_;
+  const pid_t owner_ = getpid();
 
   uint32_t run_;
   uint32_t raised_ = 0;

@@ -1,6 +1,7 @@
 #include "transport/shared_job.h"
 
 #include <algorithm>
+#include <charconv>
 
 #include "lockstep/error.h"
 
@@ -22,7 +23,7 @@ std::unique_ptr<Transport> SharedJob::make_group(const std::string& tag, const s
   const int world = static_cast<int>(members.size());
   void* const block = arena_->allocate(SharedGroup::block_bytes(world));
   if (block == nullptr) throw Error("shared memory: a job that used it has failed");
-  SharedGroup::prepare(block, world, options_);
+  arena_->deallocate_when_unused(block, SharedGroup::prepare(block, world, options_));
   std::vector<int> ascending = members;
   std::sort(ascending.begin(), ascending.end());
   const auto blobs = control_->all_gather(tag, ascending, std::to_string(arena_->offset_of(block)), deadline);
@@ -31,7 +32,10 @@ std::unique_ptr<Transport> SharedJob::make_group(const std::string& tag, const s
   for (const int member : members) {
     const auto at = std::lower_bound(ascending.begin(), ascending.end(), member) - ascending.begin();
     const SharedMemory& memory = memories_[static_cast<size_t>(member)];
-    reached.push_back({memory.base, memory.span_bytes, std::stoull(blobs[static_cast<size_t>(at)])});
+    const std::string& blob = blobs[static_cast<size_t>(at)];
+    size_t offset = SIZE_MAX;
+    std::from_chars(blob.data(), blob.data() + blob.size(), offset);  // if it is not a number: refused below
+    reached.push_back({memory.base, memory.span_bytes, offset});
   }
   const auto place = std::find(members.begin(), members.end(), rank_) - members.begin();
   return std::make_unique<SharedGroup>(

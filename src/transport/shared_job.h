@@ -24,7 +24,8 @@ class SharedJob final : public Job {
   std::string_view engine() const override { return engine_; }
   Control& control() override { return *control_; }
   void retire_memory() override { arena_->retire(); }
-  /// A group's blocks stay: a peer may look at them after this rank has left the group, or the job.
+  /// A group's blocks stay until the groups of all its members are gone, even after this rank has left the
+  /// job.
   std::unique_ptr<Transport> make_group(const std::string& tag, const std::vector<int>& members,
                                         Control::Clock::time_point deadline) override;
 

@@ -38,7 +38,7 @@ std::unique_ptr<Job> connect_shm(const Identity& identity, Control::Clock::time_
         fmt::format("engine shm: {} of {} ranks are on this node; hint: use the engine gloo or mpi",
                     identity.local_world_size, identity.world_size));
   }
-  auto arena = process_arena();
+  auto arena = process_arena(identity.local_world_size);
   Host host = meet_on_host({.rank = identity.rank,
                             .world = identity.world_size,
                             .name = "shm " + meeting_name(identity),
@@ -52,7 +52,7 @@ std::unique_ptr<Job> connect_shm(const Identity& identity, Control::Clock::time_
       memories.push_back({arena->mapping().base(), arena->mapping().span_bytes()});
       continue;
     }
-    mappings->push_back(Mapping::attach(host.descriptors[static_cast<size_t>(rank)].get()));
+    mappings->push_back(Mapping::attach(host.descriptors[static_cast<size_t>(rank)].get(), rank));
     memories.push_back({mappings->back().base(), mappings->back().span_bytes()});
   }
   const GroupOptions options = {.crowded = are_crowded(*host.control, identity.world_size, deadline)};

@@ -9,21 +9,22 @@
 #include <utility>
 
 #include "lockstep/error.h"
+#include "transport/owner.h"
 #include "transport/star_client.h"
 
 namespace lockstep::transport {
 
 namespace {
 
-/// A rank's client and, on rank 0, the star's middle. A forked child inherits the descriptors but no thread,
-/// and must disturb neither: it may only let go.
+/// A rank's client and, on rank 0, the star's middle. A forked child inherits the descriptors, but none of
+/// the threads.
 class Star final : public Control {
  public:
-  Star(std::unique_ptr<StarServer> server, std::unique_ptr<StarClient> client)
-      : server_(std::move(server)), client_(std::move(client)) {}
+  Star(int rank, std::unique_ptr<StarServer> server, std::unique_ptr<StarClient> client)
+      : rank_(rank), server_(std::move(server)), client_(std::move(client)) {}
 
   ~Star() override {
-    if (is_owner()) return;
+    if (owner_.is_here()) return;
     // Its threads are the parent's, its locks in any state: not to be joined or destroyed here.
     static_cast<void>(server_.release());
     static_cast<void>(client_.release());
@@ -31,33 +32,25 @@ class Star final : public Control {
 
   std::vector<std::string> all_gather(const std::string& tag, const std::vector<int>& members,
                                       const std::string& blob, Clock::time_point deadline) override {
-    require_owner("all_gather");
+    owner_.require("all_gather", rank_);
     return client_->all_gather(tag, members, blob, deadline);
   }
   void fail(const Failure& failure) override {
-    require_owner("fail");
+    owner_.require("fail", rank_);
     client_->fail(failure);
   }
   const std::atomic<bool>& failed_flag() const override { return client_->failed_flag(); }
   std::optional<Failure> failure() const override { return client_->failure(); }
   bool has_left(int rank) const override { return client_->has_left(rank); }
   void leave(Clock::time_point deadline) override {
-    require_owner("leave");
+    owner_.require("leave", rank_);
     client_->goodbye(deadline);
     if (server_) server_->wait_until_empty(deadline);
   }
 
  private:
-  bool is_owner() const { return getpid() == owner_; }
-  void require_owner(const char* operation) const {
-    if (is_owner()) return;
-    throw UsageError(
-        fmt::format("{}: called in a forked child, pid {} of rank's pid {}; hint: the control "
-                    "plane belongs to the process that met the others",
-                    operation, getpid(), owner_));
-  }
-
-  const pid_t owner_ = getpid();
+  const Owner owner_;
+  const int rank_;
   std::unique_ptr<StarServer> server_;  // ends after the client, and so hears of its end
   std::unique_ptr<StarClient> client_;
 };
@@ -75,11 +68,12 @@ std::unique_ptr<Control> serve_star(std::vector<Member> members) {
   members.insert(members.begin(), std::move(served));
   const int world = static_cast<int>(members.size());
   auto server = std::make_unique<StarServer>(std::move(members));
-  return std::make_unique<Star>(std::move(server), std::make_unique<StarClient>(0, world, std::move(client)));
+  return std::make_unique<Star>(0, std::move(server),
+                                std::make_unique<StarClient>(0, world, std::move(client)));
 }
 
 std::unique_ptr<Control> join_star(int rank, int world, Member rank_0) {
-  return std::make_unique<Star>(nullptr, std::make_unique<StarClient>(rank, world, std::move(rank_0)));
+  return std::make_unique<Star>(rank, nullptr, std::make_unique<StarClient>(rank, world, std::move(rank_0)));
 }
 
 launch::UniqueFd open_process(pid_t pid) {

@@ -36,13 +36,14 @@ StarClient::~StarClient() {
 
 std::vector<std::string> StarClient::all_gather(const std::string& tag, const std::vector<int>& members,
                                                 const std::string& blob, Deadline deadline) {
+  constexpr std::chrono::milliseconds kLastLook{250};
   check_gather(rank_, world_, tag, members, blob);
   const auto started = Control::Clock::now();
   const auto operation = [&] {
     return fmt::format("all_gather '{}' on rank {}", launch::printable(tag), rank_);
   };
   std::unique_lock lock(mutex_);
-  if (failure_) throw PeerError(failure_->text, failure_->peer);
+  if (failure_) failure_->raise();
   if (said_goodbye_) throw UsageError(operation() + ": this rank has left the job");
   Gathering& gathering = gatherings_[tag];
   if (std::exchange(gathering.is_waited_for, true)) {
@@ -51,10 +52,13 @@ std::vector<std::string> StarClient::all_gather(const std::string& tag, const st
   send(Gather{tag, members, blob});
   gathering.given[rank_] = Gathered{tag, rank_, group_of(members), blob};
   std::vector<int> awaited;
-  const bool decided = changed_.wait_until(lock, deadline, [&] {
+  const auto is_decided = [&] {
     awaited = missing(members, gathering);
     return awaited.empty() || failure_ || said_goodbye_ || first_gone(awaited);
-  });
+  };
+  // If this process was stopped over the deadline, what came meanwhile is still to be read.
+  const bool decided =
+      changed_.wait_until(lock, deadline, is_decided) || changed_.wait_for(lock, kLastLook, is_decided);
   Gathering gathered = std::move(gathering);
   gatherings_.erase(tag);
   if (awaited.empty()) {
@@ -63,7 +67,7 @@ std::vector<std::string> StarClient::all_gather(const std::string& tag, const st
     return blobs;
   }
   given_up_.insert(tag);
-  if (failure_) throw PeerError(failure_->text, failure_->peer);
+  if (failure_) failure_->raise();
   if (const auto gone = first_gone(awaited)) {
     throw PeerError(fmt::format("{}: rank {} has left the job and gave nothing", operation(), *gone), *gone);
   }
@@ -97,7 +101,7 @@ void StarClient::fail(const Failure& failure) {
   std::unique_lock lock(mutex_);
   if (failure_) return;
   if (!ended_ && !said_goodbye_) {
-    send(Failed{failure.peer, failure.text});
+    send(Failed{failure.peer, failure.text, failure.timed_out});
     changed_.wait_for(lock, kAnswer, [this] { return failure_ || ended_; });
   }
   set_failure(failure);
@@ -193,7 +197,7 @@ void StarClient::handle(Message&& message) {
     if (given_up_.contains(gathered->tag)) return;
     gatherings_[gathered->tag].given[gathered->rank] = std::move(*gathered);
   } else if (const auto* failed = std::get_if<Failed>(&message)) {
-    set_failure({failed->peer, failed->text});
+    set_failure({failed->peer, failed->text, failed->timeout});
   } else if (const auto* left = std::get_if<Left>(&message)) {
     left_.insert(left->rank);
   } else {

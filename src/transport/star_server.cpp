@@ -105,7 +105,7 @@ void StarServer::handle(int rank, const Message& message) {
   if (const auto* gather = std::get_if<Gather>(&message)) {
     relay(rank, *gather);
   } else if (const auto* failed = std::get_if<Failed>(&message)) {
-    fail({failed->peer < static_cast<int>(seats_.size()) ? failed->peer : -1, failed->text});
+    fail({failed->peer < static_cast<int>(seats_.size()) ? failed->peer : -1, failed->text, failed->timeout});
   } else if (std::holds_alternative<Goodbye>(message)) {
     say_goodbye(rank);
   } else {
@@ -145,7 +145,7 @@ void StarServer::lose(int rank, const std::string& why) {
 
 void StarServer::fail(const Failure& failure) {
   if (std::exchange(failed_, true)) return;
-  broadcast(Failed{failure.peer, failure.text});
+  broadcast(Failed{failure.peer, failure.text, failure.timed_out});
 }
 
 void StarServer::dismiss(Seat& seat) {

@@ -55,7 +55,7 @@ class ThreadControl final : public Control {
       return hall_->failure || absent < 0 || hall_->left[static_cast<size_t>(absent)];
     };
     const bool in_time = hall_->changed.wait_until(lock, deadline, over);
-    if (hall_->failure) throw PeerError(hall_->failure->text, hall_->failure->peer);
+    if (hall_->failure) hall_->failure->raise();
     if (const int absent = missing(); absent >= 0) {
       const std::string text = fmt::format("meeting {} on rank {}: rank {} {}", tag, rank_, absent,
                                            in_time ? "has left" : "did not come");

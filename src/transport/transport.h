@@ -37,21 +37,22 @@ struct Mismatch {
 /// The job has failed elsewhere; the control plane knows the text.
 struct Interrupted {};
 
-/// A message on its way. Must be waited for before it is destroyed, unless the job has failed.
+/// A message on its way. Must be waited for before it is destroyed, unless the job has failed. Several
+/// threads may test and wait.
 class Transfer {
  public:
   virtual ~Transfer() = default;
-  /// Whether it is over; moves it on. Throws as wait() does.
+  /// Whether it is over; moves on all messages of its stream. Throws as wait() does.
   virtual bool test() = 0;
-  /// Until it is over. Throws TimeoutError naming the peer, Interrupted, or Mismatch.
+  /// Until it is over; moves on all messages of its stream meanwhile. Throws Interrupted, Mismatch, or
+  /// TimeoutError naming the peer if nothing has moved for the limit's time: neither this message nor an
+  /// earlier one of the same direction between the same ranks; of a collective nothing at all, here or at
+  /// the rank that is waited for.
   virtual void wait(const Limit& limit) = 0;
-  /// Of a receive: until the sender has been told that its data is welcome, unless others on the same way
-  /// come first. Throws as wait() does; after a TimeoutError it goes on all the same.
-  virtual void welcome(const Limit&) {}
-  /// Of a send that was announced: now its data may go.
-  virtual void release() {}
-  /// Whether it goes on only while some thread of this rank waits for something.
-  virtual bool needs_company() const { return false; }
+  /// Changes whenever this message, or an earlier one that it must follow, moves.
+  virtual uint64_t moved() = 0;
+  /// Whether it moves on only while some thread of this rank waits for something.
+  virtual bool needs_company() { return false; }
 };
 
 class OneSided;
@@ -70,23 +71,12 @@ class Transport {
   /// Starts to send. The data must stay until it is over.
   virtual std::unique_ptr<Transfer> send(Stream stream, int to, const Header& header, const void* data,
                                          size_t bytes) = 0;
-  /// The same, but data that would be long on its way waits for release() or wait(): on one connection it
-  /// would keep this rank's own welcome to the other's data waiting, and nothing would move both ways at
-  /// once. Until then nothing else may be sent to this rank in this stream.
-  virtual std::unique_ptr<Transfer> announce(Stream stream, int to, const Header& header, const void* data,
-                                             size_t bytes) {
-    return send(stream, to, header, data, bytes);
-  }
   /// Starts to receive exactly `bytes` bytes under exactly this header.
   virtual std::unique_ptr<Transfer> receive(Stream stream, int from, const Header& header, void* data,
                                             size_t bytes) = 0;
 
   /// This rank gives up its calls: what others read of its buffers from now on is void.
   virtual void withdraw() {}
-
-  /// The engine's own all-reduce: sums float32 in place. False if it has none for this group. No headers are
-  /// compared, and only the engine's own timeouts hold.
-  virtual bool native_sum(float*, int64_t) { return false; }
 
   /// Memory that all ranks can reach, or null.
   virtual OneSided* one_sided() { return nullptr; }
@@ -115,7 +105,8 @@ class OneSided {
   /// Until a rank has raised its flag so often in this run. Throws as Transfer::wait does.
   virtual void wait(int peer, int flag, const Limit& limit) = 0;
   /// After a wait for the peer's first flag: its data in this process's addresses; null if it is not shared.
-  virtual std::byte* data_of(int peer) = 0;
+  /// Throws PeerError if the peer's place for so many bytes is not within its memory.
+  virtual std::byte* data_of(int peer, size_t bytes) = 0;
   /// After data of a peer that does not wait for this rank was read: whether the peer had given up by then.
   virtual bool has_withdrawn(int peer) = 0;
   /// Small memory of this run that peers may read until they begin the next but one.

@@ -1,6 +1,5 @@
 #pragma once
 
-#include <condition_variable>
 #include <deque>
 #include <exception>
 #include <mutex>
@@ -13,13 +12,15 @@
 
 namespace lockstep::transport {
 
-class WiredReceive;
+class WiredTransfer;
 
 /// A group of ranks whose engine only moves messages.
 ///
-/// A message is an *envelope* of fixed size (header, length, and the payload itself if it is small), then the
-/// payload if it is not. The receiver asks for a payload only when the envelope is the one that it expects,
-/// so that no engine ever sees two sizes for one message.
+/// A message is an *envelope* of fixed size (header, length, and the payload itself if it is small), and the
+/// payload if it is not. Both sides hand all of it to the engine at once, so that the engine moves all
+/// messages while a thread waits for one of them. Payloads travel on channels whose number depends on header
+/// and length: no payload moves between ranks that mean different things, and an engine never sees two sizes
+/// for one message. The envelopes, compared in order, show the difference.
 class WiredGroup final : public Transport {
  public:
   /// `members` are ranks of the job, in the order of the group's ranks; `number` is of no other group of any
@@ -29,44 +30,37 @@ class WiredGroup final : public Transport {
 
   std::unique_ptr<Transfer> send(Stream stream, int to, const Header& header, const void* data,
                                  size_t bytes) override;
-  std::unique_ptr<Transfer> announce(Stream stream, int to, const Header& header, const void* data,
-                                     size_t bytes) override;
   std::unique_ptr<Transfer> receive(Stream stream, int from, const Header& header, void* data,
                                     size_t bytes) override;
-  bool native_sum(float* data, int64_t count) override;
 
  private:
-  friend class WiredSend;
-  friend class WiredReceive;
+  friend class WiredTransfer;
 
-  /// What two ranks say to each other in one stream.
+  /// What one rank says to another in one stream.
   struct Lane {
-    std::mutex sending;  ///< Envelope and payload of one message go behind each other.
-
-    std::mutex mutex;  ///< Of what follows.
-    std::condition_variable moved;
-    std::deque<WiredReceive*> receives;  ///< In order; the first is served by whoever waits for any of them.
-    bool served = false;                 ///< Some thread serves the first.
-    std::exception_ptr error;            ///< Nothing more comes on this lane.
+    std::mutex mutex;
+    std::deque<WiredTransfer*> transfers;  ///< In order.
+    uint64_t ended = 0;                    ///< How many are gone.
+    size_t looked = 0;                     ///< At one of them by turns, to see whether it moves.
+    std::exception_ptr error;              ///< Nothing more comes on this lane.
   };
 
-  /// Whom and what a thread waits for.
-  struct Awaited {
-    Stream stream;
-    int peer;
-    const Header& header;
-    const char* act;  ///< "send" or "receive": what the peer did not do
-  };
-
-  Lane& lane(Stream stream, int peer) {
-    return lanes_[static_cast<size_t>(stream) * static_cast<size_t>(world()) + static_cast<size_t>(peer)];
+  Lane& lane(Stream stream, int peer, bool sends) {
+    return lanes_[(static_cast<size_t>(stream) * static_cast<size_t>(world()) + static_cast<size_t>(peer)) *
+                      2 +
+                  (sends ? 1 : 0)];
   }
-  bool has_quiet_waits() const { return wire_.has_quiet_waits(); }
-  std::unique_ptr<Wire::Post> post_send(Stream stream, int to, const void* data, size_t bytes);
-  std::unique_ptr<Wire::Post> post_receive(Stream stream, int from, void* data, size_t bytes);
+  uint64_t envelopes(Stream stream) const { return first_channel_ + static_cast<uint64_t>(stream); }
+  uint64_t payloads(Stream stream, const Header& header, size_t bytes) const;
+  std::unique_ptr<Wire::Post> post(const WiredTransfer& transfer, uint64_t channel, void* data, size_t bytes);
+  /// As post.wait_for(), but throws as Transfer::wait does.
+  bool look(Wire::Post& post, int peer, std::chrono::nanoseconds patience);
   /// Throws as Transfer::wait does.
-  void await(Wire::Post& post, const Awaited& awaited, const Limit& limit);
-  bool look_once(Wire::Post& post, int peer);
+  void await(WiredTransfer& transfer, const Limit& limit);
+  /// Changes when something moves on the lane, sooner or later: looks at one message, and counts a look.
+  static uint64_t moved_on(Lane& lane, int& looks);
+  /// Changes when something moves that keeps the transfer from its timeout.
+  uint64_t moved_for(WiredTransfer& transfer);
   /// Throws Interrupted if the control plane soon knows why, else PeerError.
   [[noreturn]] void explain(int peer, const Wire::Broken& broken);
 
@@ -74,7 +68,10 @@ class WiredGroup final : public Transport {
   Control& control_;
   const std::vector<int> members_;
   const uint64_t first_channel_;
-  std::deque<Lane> lanes_;  ///< By stream, then by peer.
+  std::deque<Lane> lanes_;             ///< By stream, peer and direction.
+  size_t looked_at_ = 0;               ///< The lane of collectives that is next to be looked at.
+  uint64_t looked_in_ = 0;             ///< The call in which this rank last looked at the board,
+  Control::Clock::time_point looked_;  ///< and when.
   CallBoard board_;
 };
 

@@ -1,6 +1,6 @@
 #pragma once
 
-#include <sys/types.h>
+#include <atomic>
 
 #include "transport/job.h"
 #include "transport/wire.h"
@@ -10,11 +10,12 @@ namespace lockstep::transport {
 /// One rank of a job whose engine only moves messages.
 class WiredJob final : public Job {
  public:
-  WiredJob(std::string_view engine, int rank, std::unique_ptr<Control> control, std::unique_ptr<Wire> wire);
-  ~WiredJob() override;
+  WiredJob(std::string_view engine, int rank, int world, std::unique_ptr<Control> control,
+           std::unique_ptr<Wire> wire);
 
   std::string_view engine() const override { return engine_; }
   Control& control() override { return *control_; }
+  void flush() override { wire_->flush(); }
   /// All groups use the same connections.
   std::unique_ptr<Transport> make_group(const std::string& tag, const std::vector<int>& members,
                                         Control::Clock::time_point deadline) override;
@@ -22,10 +23,10 @@ class WiredJob final : public Job {
  private:
   const std::string_view engine_;
   const int rank_;
-  const pid_t owner_;
+  const int world_;
   const std::unique_ptr<Control> control_;
-  std::unique_ptr<Wire> wire_;
-  uint64_t next_group_ = 1;  ///< Channels of group 0 are the engine's own, for setting up.
+  const std::unique_ptr<Wire> wire_;
+  std::atomic<uint64_t> groups_ = 0;  ///< Proposed by this rank so far.
 };
 
 }  // namespace lockstep::transport

@@ -1,155 +1,83 @@
 #include "transport/wired_transfer.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <cstring>
 
-#include "lockstep/error.h"
-
 namespace lockstep::transport {
 
-WiredSend::WiredSend(WiredGroup& group, Stream stream, int to, const Header& header, const void* data,
-                     size_t bytes)
-    : group_(group), stream_(stream), to_(to), data_(data), envelope_{.header = header, .bytes = bytes} {
-  if (bytes <= Envelope::kSmallBytes && bytes > 0) std::memcpy(envelope_.small, data, bytes);
-  turn_ = std::unique_lock(group_.lane(stream, to).sending);
-  first_ = group_.post_send(stream, to, &envelope_, sizeof(envelope_));
-}
+using std::chrono::nanoseconds;
 
-void WiredSend::release() {
-  if (!turn_.owns_lock()) return;
-  if (envelope_.bytes > Envelope::kSmallBytes) {
-    second_ = group_.post_send(stream_, to_, data_, envelope_.bytes);
-  }
-  turn_.unlock();
-}
-
-bool WiredSend::test() {
-  release();
-  return group_.look_once(*first_, to_) && (!second_ || group_.look_once(*second_, to_));
-}
-
-void WiredSend::wait(const Limit& limit) {
-  release();
-  const WiredGroup::Awaited awaited{stream_, to_, envelope_.header, "receive"};
-  group_.await(*first_, awaited, limit);
-  if (second_) group_.await(*second_, awaited, limit);
-}
-
-WiredReceive::WiredReceive(WiredGroup& group, Stream stream, int from, const Header& header, void* data,
-                           size_t bytes)
+WiredTransfer::WiredTransfer(WiredGroup& group, bool sends, Stream stream, int peer, const Header& header,
+                             void* data, size_t bytes)
     : group_(group),
+      sends_(sends),
       stream_(stream),
-      from_(from),
-      expected_(header),
+      peer_(peer),
+      header_(header),
       data_(data),
       bytes_(bytes),
-      lane_(group.lane(stream, from)) {
+      lane_(group.lane(stream, peer, sends)) {
+  const bool is_small = bytes <= Envelope::kSmallBytes;
+  if (sends) envelope_ = {.header = header, .bytes = bytes};
+  if (sends && is_small && bytes > 0) std::memcpy(envelope_.small, data, bytes);
   const std::lock_guard lock(lane_.mutex);
-  if (lane_.receives.empty()) ask();
-  lane_.receives.push_back(this);
+  first_ = group.post(*this, group.envelopes(stream), &envelope_, sizeof(envelope_));
+  if (!is_small) second_ = group.post(*this, group.payloads(stream, header, bytes), data, bytes);
+  lane_.transfers.push_back(this);
 }
 
-WiredReceive::~WiredReceive() {
-  Lock lock(lane_.mutex);
-  if (done_) return;
-  // Another thread may be at it: the job has failed, which that thread notices soon.
-  lane_.moved.wait(lock, [&] { return !lane_.served || lane_.receives.front() != this; });
-  std::erase(lane_.receives, this);
-}
-
-bool WiredReceive::needs_company() const {
+WiredTransfer::~WiredTransfer() {
   const std::lock_guard lock(lane_.mutex);
-  return !done_ && group_.has_quiet_waits();
+  std::erase(lane_.transfers, this);
+  ++lane_.ended;
 }
 
-bool WiredReceive::test() {
-  Lock lock(lane_.mutex);
-  while (!done_ && !lane_.served && !lane_.error) {
-    WiredReceive* const first = lane_.receives.front();
-    serve_first(lock, nullptr);
-    if (!first->done_) break;
-  }
-  if (!done_ && lane_.error) std::rethrow_exception(lane_.error);
-  return done_;
-}
-
-void WiredReceive::welcome(const Limit& limit) {
-  Lock lock(lane_.mutex);
-  if (!done_ && !lane_.served && !lane_.error && lane_.receives.front() == this) {
-    serve_first(lock, &limit, Aim::kWelcome);
-  }
-}
-
-void WiredReceive::wait(const Limit& limit) {
-  const auto began = Control::Clock::now();
-  Lock lock(lane_.mutex);
-  while (!done_) {
-    if (lane_.error) std::rethrow_exception(lane_.error);
-    if (!lane_.served) {
-      serve_first(lock, &limit);
-      continue;
+bool WiredTransfer::is_expected() {
+  if (lane_.error) std::rethrow_exception(lane_.error);
+  for (auto* const transfer : lane_.transfers) {
+    if (!transfer->is_compared_) {
+      // It is there if a later one is; the engine may need a moment to say so.
+      if (!group_.look(*transfer->first_, peer_, std::chrono::milliseconds(1))) return false;
+      const Envelope& envelope = transfer->envelope_;
+      if (envelope.header != transfer->header_ || envelope.bytes != transfer->bytes_) {
+        lane_.error = std::make_exception_ptr(
+            Mismatch{.peer = peer_, .ours = transfer->header_, .theirs = envelope.header});
+        std::rethrow_exception(lane_.error);
+      }
+      if (!transfer->second_ && transfer->bytes_ > 0)
+        std::memcpy(transfer->data_, envelope.small, transfer->bytes_);
+      transfer->is_compared_ = true;
     }
-    lane_.moved.wait_for(lock, std::chrono::milliseconds(20));
-    if (limit.failed->load(std::memory_order_acquire)) throw Interrupted{};
-    if (!done_ && Control::Clock::now() - began >= limit.timeout) {
-      throw TimeoutError(fmt::format("rank {} did not send", from_), from_);
-    }
+    if (transfer == this) break;
   }
-}
-
-void WiredReceive::serve_first(Lock& lock, const Limit* limit, Aim aim) {
-  WiredReceive* const first = lane_.receives.front();
-  lane_.served = true;
-  lock.unlock();
-  bool over = false;
-  std::exception_ptr error, too_late;
-  try {
-    over = first->advance(limit, aim);
-  } catch (const TimeoutError&) {
-    too_late = std::current_exception();  // for this thread: another may have more patience
-  } catch (...) {
-    error = std::current_exception();
-  }
-  lock.lock();
-  lane_.served = false;
-  try {
-    if (over) {
-      first->done_ = true;
-      lane_.receives.pop_front();
-      if (!lane_.receives.empty()) lane_.receives.front()->ask();
-    }
-  } catch (...) {
-    error = std::current_exception();
-  }
-  if (error) lane_.error = error;
-  lane_.moved.notify_all();
-  if (too_late) std::rethrow_exception(too_late);
-}
-
-void WiredReceive::ask() {
-  if (!first_) first_ = group_.post_receive(stream_, from_, &envelope_, sizeof(envelope_));
-}
-
-bool WiredReceive::advance(const Limit* limit, Aim aim) {
-  ask();
-  if (!is_over(*first_, limit)) return false;
-  if (envelope_.header != expected_ || envelope_.bytes != bytes_) {
-    throw Mismatch{.peer = from_, .ours = expected_, .theirs = envelope_.header};
-  }
-  if (bytes_ <= Envelope::kSmallBytes) {
-    if (bytes_ > 0) std::memcpy(data_, envelope_.small, bytes_);
-    return true;
-  }
-  if (!second_) second_ = group_.post_receive(stream_, from_, data_, bytes_);
-  return aim == Aim::kEnd && is_over(*second_, limit);
-}
-
-bool WiredReceive::is_over(Wire::Post& post, const Limit* limit) {
-  if (limit == nullptr) return group_.look_once(post, from_);
-  group_.await(post, {stream_, from_, expected_, "send"}, *limit);
   return true;
+}
+
+bool WiredTransfer::is_over(nanoseconds patience) {
+  if (!group_.look(*first_, peer_, patience)) return false;
+  if (!sends_) {
+    const std::lock_guard lock(lane_.mutex);
+    if (!is_compared_ && !is_expected()) return false;
+  }
+  return !second_ || group_.look(*second_, peer_, patience);
+}
+
+bool WiredTransfer::test() {
+  if (is_over(nanoseconds(0))) return true;
+  if (group_.control_.has_failed()) throw Interrupted{};
+  return false;
+}
+
+void WiredTransfer::wait(const Limit& limit) {
+  group_.await(*this, limit);
+}
+
+uint64_t WiredTransfer::moved() {
+  return group_.moved_for(*this);
+}
+
+bool WiredTransfer::needs_company() {
+  return group_.wire_.moves_in_calls_only() && !is_over(nanoseconds(0));
 }
 
 }  // namespace lockstep::transport

@@ -15,62 +15,45 @@ struct Envelope {
 };
 static_assert(sizeof(Envelope) == 512);
 
-/// A message that goes out: the envelope at once, the payload when it is released.
-class WiredSend final : public Transfer {
+/// A message, out or in. The engine has all of it from the beginning.
+class WiredTransfer final : public Transfer {
  public:
-  WiredSend(WiredGroup& group, Stream stream, int to, const Header& header, const void* data, size_t bytes);
+  WiredTransfer(WiredGroup& group, bool sends, Stream stream, int peer, const Header& header, void* data,
+                size_t bytes);
+  ~WiredTransfer() override;
 
   bool test() override;
   void wait(const Limit& limit) override;
-  void release() override;
+  uint64_t moved() override;
+  bool needs_company() override;
 
  private:
-  WiredGroup& group_;
-  const Stream stream_;
-  const int to_;
-  const void* const data_;
-  Envelope envelope_;
-  std::unique_lock<std::mutex> turn_;   ///< On its lane, until the payload is behind the envelope.
-  std::unique_ptr<Wire::Post> first_;   ///< The envelope.
-  std::unique_ptr<Wire::Post> second_;  ///< The payload, if it has its own message.
-};
+  friend class WiredGroup;
 
-/// A message that comes in, after those that were asked for before it on its lane.
-class WiredReceive final : public Transfer {
- public:
-  WiredReceive(WiredGroup& group, Stream stream, int from, const Header& header, void* data, size_t bytes);
-  ~WiredReceive() override;
-
-  bool test() override;
-  void wait(const Limit& limit) override;
-  void welcome(const Limit& limit) override;
-  /// An envelope must be looked at before its payload comes.
-  bool needs_company() const override;
-
- private:
-  using Lock = std::unique_lock<std::mutex>;
-
-  /// Asks for the envelope, if that was not done yet.
-  void ask();
-  /// Moves it on as far as it goes, with patience if there is a limit; whether it is over. To `kWelcome`: no
-  /// further than until the payload is asked for.
-  enum class Aim : uint8_t { kWelcome, kEnd };
-  bool advance(const Limit* limit, Aim aim);
-  bool is_over(Wire::Post& post, const Limit* limit);
-  /// Serves the lane's first receive, this or an earlier one. The lane is locked, and served by nobody.
-  void serve_first(Lock& lock, const Limit* limit, Aim aim = Aim::kEnd);
+  /// As Post::wait_for(), but throws as wait() does.
+  bool is_over(std::chrono::nanoseconds patience);
+  /// Compares what came on the lane up to this message with what was expected, in order. False if an earlier
+  /// envelope has not come. The lane is locked.
+  bool is_expected();
+  /// Whether the engine is done with it. Throws Wire::Broken.
+  bool is_gone(std::chrono::nanoseconds patience) {
+    return first_->wait_for(patience) && (!second_ || second_->wait_for(patience));
+  }
+  /// Segments that were seen to move.
+  uint64_t count() { return first_->moved() + (second_ ? second_->moved() : 0); }
 
   WiredGroup& group_;
+  const bool sends_;
   const Stream stream_;
-  const int from_;
-  const Header expected_;
+  const int peer_;
+  const Header header_;
   void* const data_;
   const size_t bytes_;
   WiredGroup::Lane& lane_;
   Envelope envelope_;
-  std::unique_ptr<Wire::Post> first_;
-  std::unique_ptr<Wire::Post> second_;
-  bool done_ = false;  ///< By the lane's lock.
+  std::unique_ptr<Wire::Post> first_;   ///< The envelope.
+  std::unique_ptr<Wire::Post> second_;  ///< The payload, if it does not fit.
+  bool is_compared_ = false;            ///< By the lane's lock.
 };
 
 }  // namespace lockstep::transport

@@ -42,6 +42,8 @@ TEST(EqualLosses, ADifferentFirstLossIsRefused) {
 TEST(EqualLosses, WhatIsNotFiniteAgreesWithNothing) {
   const double nan = std::numeric_limits<double>::quiet_NaN();
   const double infinity = std::numeric_limits<double>::infinity();
+  EXPECT_FALSE(losses_agree(infinity, infinity, 0.1));
+  EXPECT_FALSE(losses_agree(infinity, -infinity, 0.1));
   EXPECT_THAT(refusal_of({{"lockstep", 2.0, nan}}), HasSubstr("the last loss of lockstep is nan"));
   EXPECT_NE(refusal_of({{"lockstep", infinity, 1.5}, {"libtorch", infinity, 1.5}}), "");
   EXPECT_NE(refusal_of({{"lockstep", 2.0, 1.5}, {"libtorch", 2.0, nan}}), "");

@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 
 #include "cli/verb.h"
+#include "launch/launched.h"
 #include "support/child.h"
 
 namespace lockstep::test {
@@ -114,7 +115,7 @@ TEST(Command, MistakesExitWithTwoAndNameTheNearest) {
       {{"bench"}, "lockstep bench: one of these must follow: launcher, blas"},
       {{"bench", "luncher"}, "lockstep bench: unknown kind luncher; hint: did you mean launcher?"},
       {{"train", "--step", "3"}, "lockstep train: unknown flag --step; hint: did you mean --steps?"},
-      {{"train", "--steps", "three"}, "--steps: 'three' is not a number"},
+      {{"train", "--steps", "three"}, "--steps: 'three' is not a whole number"},
       {{"train", "--steps", "0"}, "--steps: 0 is not between 1 and"},
       {{"train", "--steps"}, "--steps"},
       {{"completion", "fish"}, "'fish' is none of bash, zsh"},
@@ -225,6 +226,133 @@ TEST(Command, LostOutputIsAFailureUnlessTheReaderLeft) {
     const auto left = run_to_end({"bash", "-c", command + words + " | true"});
     EXPECT_EQ(left.errors, "") << words;
   }
+}
+
+TEST(Command, ClosedAndFullDescriptorsAreNoAbort) {
+  const auto exit_code = [](const std::string& words, const std::string& redirections) {
+    return run_to_end({"bash", "-c", "'" LOCKSTEP_COMMAND "' " + words + " " + redirections}).exit_code;
+  };
+  for (const std::string words : {"plan allreduce", "--version", "run --dry-run -- true"}) {
+    for (const std::string lost :
+         {">&-", ">&- 2>&-", "<&- >&- 2>&-", "> /dev/full 2> /dev/full", "> /dev/full 2>&-"})
+      EXPECT_EQ(exit_code(words, lost), 1) << words << lost;
+    EXPECT_EQ(exit_code(words, "2>&-"), 0) << words;
+  }
+  EXPECT_EQ(exit_code("nonsense", "2> /dev/full"), 2);
+  EXPECT_EQ(exit_code("checkpoint verify nowhere", "2> /dev/full"), 2);
+  // What is opened first must not take the place of standard output, and with it what is printed.
+  TemporaryFolder folder;
+  const std::string file = folder / "plan.json";
+  EXPECT_EQ(exit_code("plan allreduce --algorithm ring --json=" + file, ">&-"), 1);
+  EXPECT_EQ(nlohmann::json::parse(read_file(file))["ranks"].size(), 4U);
+}
+
+/// What only a programmer can read: a library's own words that nobody has translated.
+std::string library_words_in(const std::string& text) {
+  for (const std::string words :
+       {"json.exception", "filesystem error", "std::", "required INT", "required TEXT", "At Most",
+        "Could not convert", "terminate called", "basic_string", "stoi"}) {
+    if (text.find(words) != std::string::npos) return words;
+  }
+  return "";
+}
+
+TEST(Command, RefusesBadInputInPlainWords) {
+  const std::string name(300, 'x');
+  TemporaryFolder folder;
+  write_file(folder / "broken.json", "{\"collective\": \"all_reduce\",,}");
+  write_file(folder / "array.json", "[1]");
+  write_file(folder / "text", "words");
+  write_file(folder / "bytes", "\xff\xfe");
+  std::filesystem::create_directory(folder / "folder");
+  std::filesystem::create_symlink("loop", folder / "loop");
+  const std::vector<Mistake> mistakes = {
+      {{"train", "--steps"}, "lockstep train: --steps needs a value; hint: see lockstep train --help"},
+      {{"run", "--env"}, "lockstep run: --env needs a value; hint: "},
+      {{"run", "--nproc-per-node"}, "lockstep run: --nproc-per-node needs a value; hint: "},
+      {{"train", "--steps", "3", "--steps=4"}, "lockstep train: --steps is given twice; hint: give it once"},
+      {{"run", "--nproc-per-node", "1", "--nproc_per_node", "2", "true"}, "--nproc-per-node is given twice"},
+      {{"plan", "allreduce", "--json", "a", "--json", "b"}, "--json is given twice"},
+      {{"train", "--resume=maybe"}, "lockstep train: --resume takes no value; hint: leave it out"},
+      {{"generate"}, "FOLDER is required; hint: see lockstep generate --help"},
+      {{"lab", "start", ""}, "lockstep lab start: the lesson is empty; hint: give one, or leave it out"},
+      {{"plan", ""}, "lockstep plan: the collective is empty; hint: "},
+      {{"generate", ""}, "lockstep generate: the FOLDER is empty; hint: "},
+      {{"checkpoint", "show", ""}, "lockstep checkpoint show: the path is empty; hint: "},
+      {{"train", "--seed", "18446744073709551616"},
+       "--seed: 18446744073709551616 is not between 0 and 9223372036"},
+      {{"train", "--seed", "9223372036854775808"},
+       "--seed: 9223372036854775808 is not between 0 and 9223372036"},
+      {{"train", "--seed", "-1"}, "--seed: -1 is not between 0 and"},
+      {{"train", "--seed", "0x10"}, "--seed: '0x10' is not a whole number"},
+      {{"train", "--steps", "1e3"}, "--steps: '1e3' is not a whole number"},
+      {{"train", "--steps", " 7"}, "--steps: ' 7' is not a whole number"},
+      {{"train", "--lr", "1e999"}, "--lr: 1e999 is not between"},
+      {{"train", "--lr", "nan"}, "--lr: nan is not between"},
+      {{"train", "--lr", "0.1x"}, "--lr: '0.1x' is not a number"},
+      {{"plan", "allreduce", "--world", "-99999999999999999999"},
+       "-99999999999999999999 is not between 1 and"},
+      {{"bench", "allreduce", "--sizes", "9223372036854775807GiB"},
+       "--sizes '9223372036854775807GiB': not a number"},
+      {{"run", "--max-restarts", "4294967297", "true"}, "--max-restarts: 4294967297 is not between 0 and"},
+      {{"run", "--master-port", "65537", "true"}, "--master-port: 65537 is not between 1 and 65535"},
+      {{"plan", "allreduce", "--json=" + name},
+       "lockstep plan: --json " + name + ": File name too long; hint: "},
+      {{"plan", "allreduce", "--json=loop"}, "--json loop: Too many levels of symbolic links; hint: "},
+      {{"plan", "--file", name}, "--file " + name + ": cannot be read: File name too long"},
+      {{"plan", "--file", "folder"}, "--file folder: cannot be read: Is a directory"},
+      {{"plan", "--file", "broken.json"},
+       "--file broken.json: plan json line 1: not valid JSON from here on"},
+      {{"plan", "pipeline", "--file", "broken.json"},
+       "--file broken.json: pipeline json line 1: not valid JSON"},
+      {{"plan", "--file", "array.json"}, "--file array.json: "},
+      {{"plan", "--file", "bytes"}, "--file bytes: "},
+      {{"bench", "allreduce", "--model", "broken.json"}, "--model broken.json: is no model; hint: "},
+      {{"bench", "allreduce", "--model", name}, "--model " + name + ": cannot be read; hint: "},
+      {{"run", "--log-dir", name, "true"}, "--log-dir " + name + ": cannot make"},
+      {{"run", "--log-dir", "text", "true"}, "--log-dir text: cannot make"},
+      {{"checkpoint", "show", name}, "checkpoint show: " + name},
+      {{"checkpoint", "verify", "text"}, "checkpoint verify: text: is no folder; hint: "},
+      {{"checkpoint", "verify", "loop"}, "checkpoint verify: loop: "},
+      {{"train", "--resume", "--run-dir", name}, name + "/run.json: File name too long; hint: "},
+      {{"train", "--resume", "--run-dir", "text"}, "text/run.json"},
+      {{"train", "--resume", "--run-dir", "loop"}, "loop/run.json"},
+      {{"generate", name, "--seed", "1e3"}, "--seed: '1e3' is not a whole number"},
+      {{name}, "lockstep: unknown verb " + name},
+  };
+  for (const auto& mistake : mistakes) {
+    const auto result = lockstep(mistake.words, {.folder = folder.path()});
+    EXPECT_EQ(result.exit_code, 2) << result.errors;
+    EXPECT_THAT(result.errors, HasSubstr(mistake.expected));
+    EXPECT_EQ(library_words_in(result.errors), "") << result.errors;
+    EXPECT_EQ(count_lines_with(result.errors, ""), 1) << result.errors;
+    EXPECT_EQ(result.output, "");
+  }
+}
+
+TEST(Command, ReadsNumbersAsPeopleWriteThem) {
+  const auto plan = [](const std::string& world) {
+    return lockstep({"plan", "allreduce", "--algorithm", "ring", "--world", world});
+  };
+  EXPECT_EQ(plan("010").output, plan("10").output) << "not octal";
+  EXPECT_EQ(lockstep({"run", "--dry-run", "--monitor-interval", "1e-1", "true"}).exit_code, 0);
+  EXPECT_EQ(
+      lockstep({"run", "--dry-run", "--env", "A=1", "--env", "B=2", "--standalone", "--standalone", "true"})
+          .exit_code,
+      0);
+}
+
+TEST(Command, AWritePastTheLimitOfFilesIsAnErrorNotASignal) {
+  const TemporaryFolder folder;
+  const std::string file = folder / "out";
+  const auto lost =
+      run_to_end({"bash", "-c",
+                  // The file is at the limit; ThreadSanitizer needs small ones of its own.
+                  "set -o pipefail; truncate -s 2M '" + file +
+                      "'; (ulimit -f 2048; '" LOCKSTEP_COMMAND "' plan allreduce --algorithm ring >> '" +
+                      file + "') 2>&1 | cat"});
+  EXPECT_EQ(lost.exit_code, 1);
+  EXPECT_EQ(lost.output, "lockstep: standard output: File too large\n");
 }
 
 TEST(Command, ColoursOnlyOnATerminalAndNotWithNoColor) {

@@ -251,7 +251,7 @@ TEST(LimitRows, TooSmallAnAddressSpaceIsAFaultAndWhatLibTorchIsMendedWith) {
   facts.limits.address_space_bytes = 65 * kGibibyte;
   EXPECT_EQ(address_space_row(facts).status, Status::kWarning);
   EXPECT_EQ(address_space_row(facts).value,
-            "address space: 65 GiB; with a rank on each core, each maps 64 GiB to share memory");
+            "address space: 65 GiB; with a rank on each core, each can share 8.1 GiB");
   facts.limits.address_space_bytes = 66 * kGibibyte;
   EXPECT_EQ(address_space_row(facts).status, Status::kOk);
 }

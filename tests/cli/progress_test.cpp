@@ -6,6 +6,8 @@
 #include <cstdlib>
 #include <string>
 
+#include "support/child.h"
+
 namespace lockstep::cli {
 namespace {
 
@@ -21,6 +23,46 @@ std::string written(Body body) {
   std::free(text);
   return result;
 }
+
+TEST(SlowWork, IsNamedWhenItTakesLongAndTheLineIsRemovedFromATerminal) {
+  const auto text_of = [](bool rewrite, std::chrono::milliseconds after, const char* awaited) {
+    const test::TemporaryFolder folder;
+    std::FILE* stream = std::fopen((folder / "text").c_str(), "w");
+    {
+      const SlowWork slow(stream, "proving ring", rewrite, after);
+      const auto there = [&] { return test::read_file(folder / "text").find(awaited) != std::string::npos; };
+      EXPECT_TRUE(test::eventually(there)) << awaited;
+    }
+    std::fclose(stream);
+    return test::read_file(folder / "text");
+  };
+  using std::chrono::milliseconds;
+  EXPECT_EQ(text_of(false, milliseconds(1), "while"), "proving ring: this takes a while\n");
+  const std::string rewritten = text_of(true, milliseconds(1), "0:01");
+  EXPECT_TRUE(rewritten.starts_with("\rproving ring  0:00\x1b[K\rproving ring  0:01\x1b[K")) << rewritten;
+  EXPECT_TRUE(rewritten.ends_with("\x1b[K\r\x1b[K"));
+  EXPECT_EQ(text_of(false, std::chrono::hours(1), ""), "");
+}
+
+TEST(SlowWork, GoesOnWhereItCannotBeNamed) {
+  for (const bool rewrite : {false, true}) {
+    std::FILE* stream = std::fopen("/dev/full", "w");
+    std::setvbuf(stream, nullptr, _IONBF, 0);  // as standard error is
+    {
+      const SlowWork slow(stream, "proving ring", rewrite, std::chrono::milliseconds(0));
+      EXPECT_TRUE(test::eventually([&] { return std::ferror(stream) != 0; }));
+    }
+    std::fclose(stream);
+  }
+}
+
+TEST(SlowWork, IsNamedByASimulationOfManyRanks) {
+  const test::Child child(
+      {LOCKSTEP_COMMAND, "simulate", "allreduce", "--world", "30000", "--algorithms", "tree,ring"});
+  const std::string line = "simulating all_reduce by ring on 30000 ranks (2 of 2): this takes a while\n";
+  // On a busy machine the tree may be slow, too.
+  EXPECT_TRUE(test::eventually([&] { return child.errors().ends_with(line); })) << child.errors();
+}  // kills it: the ring takes minutes
 
 TEST(ClockText, CountsUpToHours) {
   EXPECT_EQ(clock_text(0), "0:00");

@@ -56,6 +56,14 @@ int act(Communicator& comm, const std::string& what, int64_t count) {
       comm.broadcast(std::span(&goes_on, 1));
     }
     if (data[0] != 1) return 1;
+  } else if (what == "slow") {  // messages and a collective that take longer than their timeout
+    const lockstep::CallOptions hasty = {.timeout = std::chrono::seconds(4)};
+    std::vector<float> out(static_cast<size_t>(count), 1.0F), in(out.size());
+    const auto sent = comm.isend(out, comm.get_next_rank(), 0, hasty);
+    comm.recv(in, comm.get_prev_rank(), 0, hasty);
+    sent.wait();
+    comm.all_reduce(out, lockstep::ReduceOp::kMean, hasty);
+    if (in != out) return 1;
   } else if (what == "engine") {
     comm.barrier();
     if (last) std::cout << comm.engine() << "\n";
@@ -87,7 +95,7 @@ int act(Communicator& comm, const std::string& what, int64_t count) {
   } else if (what == "fork") {
     std::vector<float> data(static_cast<size_t>(count), 1.0F);
     for (int i = 0; i < 50; ++i) {
-      if (i % 10 == 0 && fork() == 0) _exit(0);
+      if (i % 10 == 0 && fork() == 0) return 0;  // from main(): the child must harm nobody
       comm.all_reduce(data);
     }
   }

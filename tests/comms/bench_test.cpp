@@ -1,4 +1,6 @@
 // `lockstep bench allreduce` and the like, as a user meets them: checked results, whatever the times.
+#include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -61,11 +63,18 @@ TEST(BenchCollectives, EveryOneOfThemChecksItsResults) {
 }
 
 TEST(BenchCollectives, PeersAreMeasuredInTheSameRounds) {
-  Child child({LOCKSTEP_COMMAND, "bench", "allreduce", "--engines", "shm,gloo", "--staged", "--rounds", "2",
-               "--sizes", "1KiB"});
+  std::vector<std::string> peers = {"gloo"};
+#ifdef LOCKSTEP_HAS_MPI
+  peers.emplace_back("mpi");
+#endif
+  Child child({LOCKSTEP_COMMAND, "bench", "allreduce", "--engines",
+               fmt::format("shm,{}", fmt::join(peers, ",")), "--staged", "--rounds", "2", "--sizes", "1KiB",
+               "--world", "3"});
   ASSERT_EQ(child.wait(), 0) << child.errors();
-  EXPECT_THAT(child.output(), HasSubstr("gloo    native"));
-  EXPECT_THAT(child.output(), HasSubstr("1024 bytes: gloo takes "));
+  for (const auto& peer : peers) {
+    EXPECT_THAT(child.output(), HasSubstr(fmt::format("{:<7} native", peer)));
+    EXPECT_THAT(child.output(), HasSubstr(fmt::format("1024 bytes: {} takes ", peer)));
+  }
 }
 
 TEST(BenchCollectives, RowsHaveTheKeysThatOtherProgramsRead) {

@@ -22,7 +22,11 @@ class MpiBetweenHosts : public testing::Test {
     if (geteuid() != 0)
       GTEST_SKIP() << "only root can enter a namespace by its file, as mpirun's agent does here";
     if (!Hosts::why_not().empty()) GTEST_SKIP() << Hosts::why_not();
-    hosts_.emplace(Hosts::Options{});
+    make_hosts({});
+  }
+
+  void make_hosts(const Hosts::Options& options) {
+    hosts_.emplace(options);
     // In place of ssh: `agent HOST COMMAND...`.
     std::ofstream(agent_) << "#!/bin/sh\nname=$1\nshift\nexec nsenter --net=" << hosts_->path(1)
                           << " unshare --uts sh -c \"hostname $name; $*\"\n";
@@ -71,6 +75,13 @@ TEST_F(MpiBetweenHosts, KeepsTheContract) {
   Child job(actor({"contract"}), on_host_0());
   EXPECT_EQ(job.wait(), 0) << job.errors();
   EXPECT_EQ(job.output(), "");
+  EXPECT_TRUE(job.leaves_nothing());
+}
+
+TEST_F(MpiBetweenHosts, ACallMayTakeLongerThanTheTimeoutWhileItMoves) {
+  make_hosts({.rate = "8mbit", .latency = "500ms"});
+  Child job(actor({"slow", "2500000"}), on_host_0());
+  EXPECT_EQ(job.wait(), 0) << job.errors();
   EXPECT_TRUE(job.leaves_nothing());
 }
 

@@ -25,6 +25,73 @@ TEST_F(BetweenHosts, AJobRunsOverAShapedLink) {
                                {.engine = "gloo", .hosts = &slow}));
 }
 
+/// Calls that take several times as long as their timeout, since the link is slow. Its queue is long: with a
+/// short one, losses silence one of several connections for seconds.
+constexpr CallOptions kHasty = {.timeout = std::chrono::seconds(4)};
+const Hosts::Options kSlow = {.rate = "8mbit", .latency = "500ms"};
+
+TEST_F(BetweenHosts, AMessageMayTakeLongerThanTheTimeoutWhileItMoves) {
+  const Hosts slow(kSlow);
+  expect_success(run_processes(2,
+                               [](Communicator& comm) -> std::string {
+                                 const int other = 1 - comm.rank();
+                                 std::vector<std::vector<float>> outs(3), ins(3);
+                                 std::vector<Work> works;
+                                 for (size_t k = 0; k < 3; ++k) {
+                                   outs[k].assign(k == 1 ? 10 : 1'500'000, static_cast<float>(k) + 1);
+                                   ins[k].resize(outs[k].size());
+                                   works.push_back(comm.isend(outs[k], other, 0, kHasty));
+                                   works.push_back(comm.irecv(ins[k], other, 0, kHasty));
+                                 }
+                                 for (auto work = works.rbegin(); work != works.rend(); ++work) work->wait();
+                                 return ins == outs ? "" : "wrong data";
+                               },
+                               {.engine = "gloo", .hosts = &slow}));
+}
+
+TEST_F(BetweenHosts, ACollectiveMayTakeLongerThanTheTimeoutWhileAnyRanksDataMoves) {
+  // While rank 0 receives over the slow link, rank 1, which has sent, waits for its answer.
+  const Hosts slow(kSlow);
+  for (const char* algorithm : {"", "naive"}) {
+    expect_success(run_processes(kRanks,
+                                 [&](Communicator& comm) -> std::string {
+                                   std::vector<float> data(1'500'000, static_cast<float>(1 << comm.rank()));
+                                   comm.all_reduce(data, ReduceOp::kSum,
+                                                   {.timeout = kHasty.timeout, .algorithm = algorithm});
+                                   return data.front() == 15 && data.back() == 15 ? "" : "wrong sum";
+                                 },
+                                 {.engine = "gloo", .hosts = &slow}));
+  }
+}
+
+TEST_F(BetweenHosts, AMessageThatStopsInTheMiddleMeetsItsTimeout) {
+  const Hosts slow({.rate = "80mbit"});
+  const auto ended =
+      run_processes(2,
+                    [](Communicator& comm) -> std::string {
+                      std::vector<float> data(20'000'000);  // far more than kernels hold on the way
+                      std::thread stops;
+                      if (comm.rank() == 1) {
+                        stops = std::thread([] {
+                          std::this_thread::sleep_for(std::chrono::seconds(1));  // somewhere within
+                          raise(SIGSTOP);
+                        });
+                        comm.recv(data, 0);
+                      } else {
+                        comm.send(data, 1, 0, kHasty);
+                      }
+                      return "it went on";
+                    },
+                    {.engine = "gloo", .hosts = &slow, .meanwhile = [](const std::vector<int>& pids) {
+                       // Rank 0 has given up: the other may end, too.
+                       siginfo_t info = {};
+                       waitid(P_PID, static_cast<id_t>(pids[0]), &info, WEXITED | WNOWAIT);
+                       kill(pids[1], SIGKILL);
+                     }});
+  EXPECT_THAT(ended[0].text, HasSubstr("rank 1 did not receive within the timeout"));
+  EXPECT_LT(ended[0].seconds, 50);
+}
+
 TEST_F(BetweenHosts, GlooIsChosenThoughBootIdAndHostNameAreTheSame) {
   // Two nodes of `lockstep run`, each in a namespace of its own on this machine.
   Child job(

@@ -1,11 +1,13 @@
 #pragma once
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <cstdint>
 #include <cstring>
 #include <limits>
 #include <random>
+#include <type_traits>
 #include <vector>
 
 #include "lockstep/comms/types.h"
@@ -23,7 +25,10 @@ struct HalfFormat {
     const int exponent = (bits & 0x7fff) >> mantissa_bits;
     const float sign = (bits & 0x8000) != 0 ? -1.0f : 1.0f;
     if (exponent == (0x7fff >> mantissa_bits)) {
-      return mantissa != 0 ? std::numeric_limits<float>::quiet_NaN() : sign * INFINITY;
+      // The payload stays. Only bfloat16 can be signalling in float32: it is merely longer there.
+      const uint32_t quiet = mantissa != 0 && mantissa_bits == 10 ? 0x400000 : 0;
+      const auto payload = static_cast<uint32_t>(mantissa) << (23 - mantissa_bits);
+      return std::bit_cast<float>((bits & 0x8000U) << 16 | 0x7f800000 | payload | quiet);
     }
     const int digits = exponent == 0 ? mantissa : mantissa | (1 << mantissa_bits);
     return sign *
@@ -34,7 +39,9 @@ struct HalfFormat {
   uint16_t encode(float value) const {
     const int sign = std::signbit(value) ? 0x8000 : 0;
     const int infinity = (0x7fff >> mantissa_bits) << mantissa_bits;
-    if (std::isnan(value)) return static_cast<uint16_t>(sign | infinity | (1 << (mantissa_bits - 1)));
+    const int payload = static_cast<int>((std::bit_cast<uint32_t>(value) & 0x7fffff) >> (23 - mantissa_bits));
+    if (std::isnan(value))
+      return static_cast<uint16_t>(sign | infinity | (1 << (mantissa_bits - 1)) | payload);
     const double magnitude = std::fabs(static_cast<double>(value));
     if (std::isinf(magnitude)) return static_cast<uint16_t>(sign | infinity);
     const int exponent = magnitude == 0 ? least_exponent : std::max(std::ilogb(magnitude), least_exponent);
@@ -47,16 +54,30 @@ struct HalfFormat {
 constexpr HalfFormat kFloat16{10, -14};
 constexpr HalfFormat kBFloat16{7, -126};
 
+/// A NaN as arithmetic returns it.
+template <typename T>
+T quiet(T nan) {
+  using Bits = std::conditional_t<sizeof(T) == 4, uint32_t, uint64_t>;
+  return std::bit_cast<T>(std::bit_cast<Bits>(nan) | Bits{1} << (std::numeric_limits<T>::digits - 2));
+}
+
+/// a op b, to the bit: the first NaN survives, and of two equal numbers in min and max the first.
+template <typename T>
+T fold(ReduceOp op, T a, T b) {
+  const bool adds = op == ReduceOp::kSum || op == ReduceOp::kMean;
+  if (std::isnan(a) || std::isnan(b)) {
+    const T nan = std::isnan(a) ? a : b;
+    return adds || op == ReduceOp::kProduct ? quiet(nan) : nan;
+  }
+  if (op == ReduceOp::kMin) return b < a ? b : a;
+  if (op == ReduceOp::kMax) return b > a ? b : a;
+  return adds ? a + b : a * b;
+}
+
 template <typename T>
 T reduce_floats(ReduceOp op, const std::vector<T>& values, int divide_by) {
   T result = values[0];
-  for (size_t i = 1; i < values.size(); ++i) {
-    const T x = values[i];
-    if (op == ReduceOp::kSum || op == ReduceOp::kMean) result += x;
-    if (op == ReduceOp::kProduct) result *= x;
-    if (op == ReduceOp::kMin && !std::isnan(result) && (std::isnan(x) || x < result)) result = x;
-    if (op == ReduceOp::kMax && !std::isnan(result) && (std::isnan(x) || x > result)) result = x;
-  }
+  for (size_t i = 1; i < values.size(); ++i) result = fold(op, result, values[i]);
   return op == ReduceOp::kMean && divide_by != 1 ? result / static_cast<T>(divide_by) : result;
 }
 
@@ -83,6 +104,7 @@ std::vector<T> load(const std::vector<const std::byte*>& sources, size_t at) {
 
 inline uint16_t reduce_halves(const HalfFormat& format, ReduceOp op, const std::vector<uint16_t>& halves,
                               int divide_by) {
+  if (halves.size() == 1 && (op != ReduceOp::kMean || divide_by == 1)) return halves[0];  // a copy
   std::vector<float> values;
   for (const uint16_t half : halves) values.push_back(format.decode(half));
   return format.encode(reduce_floats(op, values, divide_by));
@@ -126,17 +148,24 @@ inline std::vector<std::byte> combine(DataType type, ReduceOp op,
   return result;
 }
 
-/// Whether element `at` of `data` is NaN.
-inline bool is_nan(DataType type, const std::byte* data, size_t at) {
-  const std::vector<const std::byte*> one{data};
-  if (type == DataType::kFloat32) return std::isnan(load<float>(one, at)[0]);
-  if (type == DataType::kFloat64) return std::isnan(load<double>(one, at)[0]);
-  if (type == DataType::kFloat16) return std::isnan(kFloat16.decode(load<uint16_t>(one, at)[0]));
-  if (type == DataType::kBFloat16) return std::isnan(kBFloat16.decode(load<uint16_t>(one, at)[0]));
-  return false;
+constexpr unsigned kSpecials = 10;
+/// The bits of 0, 1, infinity, a quiet and a signalling NaN whose payloads come from `noise`, all of both
+/// signs.
+inline uint64_t special(DataType type, unsigned which, uint64_t noise) {
+  const int width = static_cast<int>(8 * size_of(type));
+  const int mantissa_bits = type == DataType::kFloat64   ? 52
+                            : type == DataType::kFloat32 ? 23
+                            : type == DataType::kFloat16 ? 10
+                                                         : 7;
+  const uint64_t sign = uint64_t{which % 2} << (width - 1);
+  const uint64_t infinity = (uint64_t{1} << (width - 1)) - (uint64_t{1} << mantissa_bits);
+  const uint64_t quiet = uint64_t{1} << (mantissa_bits - 1);
+  const uint64_t magnitudes[] = {0, infinity >> 1 & infinity, infinity, infinity | quiet | noise % quiet,
+                                 infinity | (1 + noise % (quiet - 1))};
+  return sign | magnitudes[which / 2];
 }
 
-/// Random bits, hence of every magnitude, with NaN, infinities and zeros among them; near 1 for every other
+/// Random bits, hence of every magnitude, with `special` ones among them; near 1 for every other
 /// float32 and float64, so that sums round. Bool is 0 or 1.
 inline void fill(DataType type, std::byte* data, size_t count, std::mt19937& random) {
   const size_t bytes = count * size_of(type);
@@ -148,16 +177,13 @@ inline void fill(DataType type, std::byte* data, size_t count, std::mt19937& ran
     const auto put = [&](auto value) { std::memcpy(data + i * sizeof value, &value, sizeof value); };
     const double near_one =
         1.0 + static_cast<double>(random()) * 0x1p-32 + static_cast<double>(random()) * 0x1p-64;
-    const float specials[] = {NAN, INFINITY, -INFINITY, 0.0f, -0.0f};
-    const auto choice = random() % 40;
+    const auto choice = static_cast<unsigned>(random() % 40);
     if (type == DataType::kBool) put(static_cast<uint8_t>(random() & 1));
     if (type == DataType::kFloat32 && choice % 2 == 0) put(static_cast<float>(near_one));
     if (type == DataType::kFloat64 && choice % 2 == 0) put(near_one);
-    if (choice >= std::size(specials) || !is_floating_point(type)) continue;
-    if (type == DataType::kFloat32) put(specials[choice]);
-    if (type == DataType::kFloat64) put(static_cast<double>(specials[choice]));
-    if (type == DataType::kFloat16) put(kFloat16.encode(specials[choice]));
-    if (type == DataType::kBFloat16) put(kBFloat16.encode(specials[choice]));
+    if (choice >= kSpecials || !is_floating_point(type)) continue;
+    const uint64_t bits = special(type, choice, random());
+    std::memcpy(data + i * size_of(type), &bits, size_of(type));
   }
 }
 

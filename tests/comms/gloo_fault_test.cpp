@@ -7,6 +7,7 @@
 
 #include <thread>
 
+#include "comms/contract.h"
 #include "comms/run_processes.h"
 
 namespace lockstep::test {
@@ -191,6 +192,29 @@ TEST(GlooFaults, ARankThatLeavesIsNamed) {
   EXPECT_THAT(ended[0].text, AnyOf(HasSubstr("rank 1 has left the job"),
                                    HasSubstr("hint: that rank has left before this call")));
   EXPECT_LT(ended[0].seconds, 30);  // far below the timeout of 60 s
+}
+
+TEST(GlooFaults, EveryFaultIsTheSameErrorOnAllRanks) {
+  for (const Fault& fault : faults()) {
+    for (const auto& rank :
+         run_processes(fault.world, fault.act, {.engine = "gloo", .timeout = fault.timeout})) {
+      EXPECT_EQ(rank.text, "") << fault.name;
+      EXPECT_LT(rank.seconds, 40) << fault.name;  // below the timeout of 60 s
+    }
+  }
+}
+
+TEST(GlooFaults, AForkedChildGetsClearErrorsAndEndsWell) {
+  for (const auto& rank : run_processes(3,
+                                        [](Communicator& comm) {
+                                          std::string text;
+                                          for (const auto& problem : check_forked_child(comm))
+                                            text += problem + "\n";
+                                          return text;
+                                        },
+                                        {.engine = "gloo"})) {
+    EXPECT_EQ(rank.text, "");
+  }
 }
 
 TEST(GlooFaults, AChildThatIsForkedDoesNoHarm) {

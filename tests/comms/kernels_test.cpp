@@ -94,13 +94,9 @@ void check_round_trip(const Conversion<Half>& conversion) {
   const std::vector<uint16_t> back = narrowed(conversion.narrow_all, wide);
   for (size_t i = 0; i < kHalves; ++i) {
     const float expected = conversion.format.decode(static_cast<uint16_t>(i));
-    if (std::isnan(expected)) {
-      ASSERT_TRUE(std::isnan(wide[i]) && std::isnan(conversion.format.decode(back[i])))
-          << conversion.name << i;
-    } else {
-      ASSERT_EQ(std::memcmp(&wide[i], &expected, sizeof expected), 0) << conversion.name << " " << i;
-      ASSERT_EQ(back[i], i) << conversion.name;
-    }
+    ASSERT_EQ(std::memcmp(&wide[i], &expected, sizeof expected), 0) << conversion.name << " " << i;
+    const int quiet = std::isnan(expected) ? 1 << (conversion.format.mantissa_bits - 1) : 0;
+    ASSERT_EQ(back[i], i | static_cast<size_t>(quiet)) << conversion.name;
   }
 }
 
@@ -113,11 +109,7 @@ TEST(Kernels, RoundToTheNearestHalfAndTiesToEven) {
     const std::vector<float> values = telling_floats(conversion.format);
     const std::vector<uint16_t> found = narrowed(conversion.narrow_all, values);
     for (size_t i = 0; i < values.size(); ++i) {
-      if (std::isnan(values[i])) {
-        ASSERT_TRUE(std::isnan(conversion.format.decode(found[i]))) << conversion.name << " " << values[i];
-      } else {
-        ASSERT_EQ(found[i], conversion.format.encode(values[i])) << conversion.name << " " << values[i];
-      }
+      ASSERT_EQ(found[i], conversion.format.encode(values[i])) << conversion.name << " " << values[i];
     }
   });
 }
@@ -167,7 +159,6 @@ TEST(Kernels, FoldToTheSameBitsInEverySet) {
       plain(left.data(), right.data(), expected.data(), nullptr, kCount, 3);
       fast(left.data(), right.data(), found.data(), nullptr, kCount, 3);
       for (size_t i = 0; i < kCount; ++i) {
-        if (oracle::is_nan(type, expected.data(), i) && oracle::is_nan(type, found.data(), i)) continue;
         ASSERT_EQ(std::memcmp(&expected[i * width], &found[i * width], width), 0)
             << name(type) << ", fold " << op << ", element " << i;
       }

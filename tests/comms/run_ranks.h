@@ -32,8 +32,8 @@ inline std::vector<std::string> run_ranks(int world, const std::function<void(Co
       trace::set_rank(rank);
       try {
         const std::shared_ptr<transport::Job> job = std::move(jobs[static_cast<size_t>(rank)]);
-        Communicator comm(
-            std::make_shared<comms::Group>(job, "world", everybody, options.ranks_per_node, options.timeout));
+        Communicator comm(transport::make_owned<comms::Group>(job, "world", everybody, options.ranks_per_node,
+                                                              options.timeout));
         act(comm);
         job->control().leave(transport::Control::Clock::now() + options.timeout);
       } catch (const std::exception& error) {

@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <signal.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -13,8 +15,13 @@
 
 #include "comms/contract.h"
 #include "comms/run_processes.h"
+#include "launch/ports.h"
+#include "lockstep/comms/shared_memory.h"
 #include "support/memory_limit.h"
 #include "support/sanitizers.h"
+#include "transport/engines.h"
+#include "transport/meet_job.h"
+#include "transport/shm.h"
 
 namespace lockstep::test {
 namespace {
@@ -250,6 +257,63 @@ TEST(ShmStart, TasksOfOneNodeUnderSrunShareMemory) {
   for (const auto& rank : ended) EXPECT_EQ(rank.text, "shm 2");
 }
 
+/// What plain torchrun gives a rank of a job of two: its run id is "none" in every job.
+Environment plain_torchrun(int rank, const std::string& address, int port) {
+  const std::string number = std::to_string(rank);
+  return {{"TORCHELASTIC_RUN_ID", "none"},
+          {"TORCHELASTIC_RESTART_COUNT", "0"},
+          {"RANK", number},
+          {"LOCAL_RANK", number},
+          {"WORLD_SIZE", "2"},
+          {"LOCAL_WORLD_SIZE", "2"},
+          {"GROUP_RANK", "0"},
+          {"GROUP_WORLD_SIZE", "1"},
+          {"MASTER_ADDR", address},
+          {"MASTER_PORT", std::to_string(port)}};
+}
+
+/// The same by hand: there is no id.
+Environment by_hand(int rank, const std::string& address, int port) {
+  Environment environment = plain_torchrun(rank, address, port);
+  environment.erase("TORCHELASTIC_RUN_ID");
+  environment["NNODES"] = "1";
+  return environment;
+}
+
+TEST(ShmStart, JobsThatDifferInTheirPortAloneDoNotMeet) {
+  // Rank 0 of one job and rank 1 of the other would meet at once; the missing rank of each comes never.
+  const int port = launch::find_free_port();
+  for (auto* const environment : {plain_torchrun, by_hand}) {
+    const auto ended =
+        run_processes(2, [](Communicator&) -> std::string { return "met"; },
+                      {.timeout = std::chrono::milliseconds(1500), .before = [&](Identity& identity) {
+                         identity = identify(environment(identity.rank, "127.0.0.1", port + identity.rank));
+                       }});
+    EXPECT_THAT(ended[0].text, HasSubstr("rank 1 did not come within "));
+    EXPECT_THAT(ended[1].text, HasSubstr("rank 0 did not come within "));
+  }
+}
+
+TEST(ShmStart, RanksThatSpellTheMastersAddressDifferentlyMeet) {
+  const int port = launch::find_free_port();
+  for (auto* const environment : {plain_torchrun, by_hand}) {
+    const auto ended = run_processes(
+        2, [](Communicator& comm) -> std::string { return std::to_string(comm.world_size()); },
+        {.before = [&](Identity& identity) {
+          identity =
+              identify(environment(identity.rank, identity.rank == 0 ? "localhost" : "127.0.0.1", port));
+        }});
+    for (const auto& rank : ended) EXPECT_EQ(rank.text, "2");
+  }
+}
+
+TEST(ShmStart, AJobWithoutIdAndPortIsRefused) {
+  const auto ended = run_processes(2, [](Communicator&) -> std::string { return "met"; },
+                                   {.before = [](Identity& identity) { identity.job_id.clear(); }});
+  for (const auto& rank : ended)
+    EXPECT_THAT(rank.text, HasSubstr("neither a job id nor MASTER_PORT is set; hint: "));
+}
+
 TEST(ShmFaults, ARankThatWaitsLongSleeps) {
   const auto ended = run_processes(2, [](Communicator& comm) -> std::string {
     comm.barrier();
@@ -272,6 +336,40 @@ TEST(ShmFaults, ARankThatLeavesIsNamed) {
                                    },
                                    {.timeout = std::chrono::minutes(5)});
   EXPECT_THAT(ended[0].text, HasSubstr("barrier #1 on rank 0: rank 1 has left the job; hint: "));
+}
+
+TEST(ShmFaults, EveryFaultIsTheSameErrorOnAllRanks) {
+  for (const Fault& fault : faults()) {
+    for (const auto& rank : run_processes(fault.world, fault.act, {.timeout = fault.timeout})) {
+      EXPECT_EQ(rank.text, "") << fault.name;
+      EXPECT_LT(rank.seconds, 40) << fault.name;  // below the timeout of 60 s
+    }
+  }
+}
+
+TEST(ShmFaults, AForkedChildGetsClearErrorsAndEndsWell) {
+  if (kSanitizer)
+    GTEST_SKIP() << "the sanitizer's allocator may be locked by another thread when a process forks";
+  for (const auto& rank : run_processes(3, [](Communicator& comm) {
+         std::string text;
+         for (const auto& problem : check_forked_child(comm)) text += problem + "\n";
+         return text;
+       })) {
+    EXPECT_EQ(rank.text, "");
+  }
+}
+
+TEST(ShmFaults, AForkedChildMayReturnAsItsParentDoes) {
+  const auto ended = run_processes(2, [](Communicator& comm) -> std::string {
+    comm.ibarrier();
+    const pid_t child = fork();
+    if (child == 0) return "";
+    int status = 0;
+    waitpid(child, &status, 0);
+    comm.barrier();
+    return status == 0 ? "" : fmt::format("status {}", status);
+  });
+  for (const auto& rank : ended) EXPECT_EQ(rank.text, "");
 }
 
 TEST(ShmFaults, AChildThatIsForkedDoesNoHarm) {
@@ -303,6 +401,90 @@ TEST(ShmFaults, TooMuchMemoryIsAnErrorNotASignal) {
   for (const auto& rank : ended) EXPECT_THAT(rank.text, HasSubstr("shared memory: "));
 }
 
+TEST(ShmFaults, ALimitOfFilesIsAnErrorNotASignal) {
+  const auto under = [](rlim_t bytes) {
+    return run_processes(2,
+                         [](Communicator& comm) -> std::string {
+                           std::vector<float> data(3000, 1.0F);
+                           comm.all_reduce(data);
+                           return data[2999] == 2 ? "" : "wrong";
+                         },
+                         {.before = [bytes](Identity&) {
+                           const rlimit limit = {.rlim_cur = bytes, .rlim_max = bytes};
+                           setrlimit(RLIMIT_FSIZE, &limit);
+                         }});
+  };
+  for (const auto& rank : under(100 << 10)) EXPECT_THAT(rank.text, HasSubstr("(ulimit -f); hint: "));
+  for (const auto& rank : under(100 << 20)) EXPECT_EQ(rank.text, "") << "a smaller arena will do";
+}
+
+TEST(ShmFaults, MemoryOfAPeerThatMayShrinkIsRefused) {
+  const std::string job = fmt::format("unsealed {}", getpid());
+  const auto ended = run_bare_processes(2, [&](int rank) -> std::string {
+    const Identity identity = {
+        .rank = rank, .world_size = 2, .local_rank = rank, .local_world_size = 2, .job_id = job};
+    const auto deadline = transport::Control::Clock::now() + std::chrono::minutes(1);
+    if (rank == 0) return transport::connect_shm(identity, deadline)->engine().data();
+    const launch::UniqueFd memory(memfd_create("unsealed", MFD_CLOEXEC | MFD_ALLOW_SEALING));
+    if (ftruncate(memory.get(), 1 << 30) != 0) return "ftruncate";
+    const auto host = transport::meet_on_host(
+        {.rank = 1, .world = 2, .name = "shm " + transport::meeting_name(identity), .deadline = deadline},
+        memory.get());
+    host.control->all_gather("never", {0, 1}, "", deadline);  // until rank 0 has gone
+    return "";
+  });
+  EXPECT_THAT(ended[0].text, HasSubstr("what rank 1 passed is not memory sealed against shrinking"));
+}
+
+TEST(ShmStart, TheLongestTimeoutIsForever) {
+  constexpr auto kForever = std::chrono::milliseconds::max();
+  const auto act = [&](Communicator& comm) -> std::string {
+    const auto other = comm.split(0, comm.rank());
+    std::vector<float> data(3000, 1.0F);
+    if (comm.rank() == 1) std::this_thread::sleep_for(std::chrono::milliseconds(100));  // rank 0 waits
+    for (const char* algorithm : {"", "ring"}) {
+      comm.all_reduce(data, ReduceOp::kSum, {.timeout = kForever, .algorithm = algorithm});
+    }
+    comm.barrier();
+    return data[2999] == 4 ? "" : "wrong";
+  };
+  for (const char* engine : {"shm", "gloo"}) {
+    if (!transport::is_built(engine)) continue;
+    for (const auto& rank : run_processes(2, act, {.engine = engine, .timeout = kForever})) {
+      EXPECT_EQ(rank.text, "") << engine;
+    }
+  }
+}
+
+TEST(ShmStart, ATimeoutOfNothingIsRefused) {
+  for (const auto timeout : {std::chrono::milliseconds(0), std::chrono::milliseconds(-5)}) {
+    const auto ended =
+        run_processes(1, [](Communicator&) -> std::string { return "it went on"; }, {.timeout = timeout});
+    EXPECT_EQ(ended[0].text,
+              fmt::format("InitOptions::timeout is {} ms; hint: give a time above 0", timeout.count()));
+  }
+}
+
+TEST(ShmMemory, GroupsThatAreGoneKeepNone) {
+  const auto ended = run_processes(3, [](Communicator& comm) -> std::string {
+    const size_t before = shared_memory_use().used_bytes;
+    for (int i = 0; i < 20; ++i) {
+      {
+        auto part = comm.split(comm.rank() % 2, comm.rank());
+        std::vector<float> data = {1.0F};
+        part->all_reduce(data);
+        if (data[0] != static_cast<float>(part->world_size())) return "wrong";
+      }
+      comm.barrier();  // all have let go of it
+      const size_t now = shared_memory_use().used_bytes;
+      if (now != before) return fmt::format("{} bytes more after {} groups", now - before, i + 1);
+      comm.barrier();
+    }
+    return "";
+  });
+  for (const auto& rank : ended) EXPECT_EQ(rank.text, "");
+}
+
 TEST(ShmFaults, AControlGroupsMemoryLimitIsAnErrorNotASignal) {
   if (kThreadSanitizer) GTEST_SKIP() << "ThreadSanitizer's own memory would count";
   const MemoryLimit limit(size_t{160} << 20);
@@ -332,31 +514,31 @@ TEST(ShmFaults, AControlGroupsMemoryLimitIsAnErrorNotASignal) {
 }
 
 TEST(ShmFaults, AStormOfSignalsDisturbsNothing) {
-  const auto ended = run_processes(3, [](Communicator& comm) -> std::string {
+  // From the rendezvous on, at the thread that meets and calls.
+  const auto storm = [](Identity&) {
     struct sigaction action = {};
     action.sa_handler = [](int) {};  // without SA_RESTART: calls that wait are interrupted
     sigaction(SIGUSR1, &action, nullptr);
-    std::atomic<bool> over = false;
-    const auto self = pthread_self();
-    std::thread storm([&] {
-      while (!over) {
+    std::thread([self = pthread_self()] {
+      for (;;) {
         pthread_kill(self, SIGUSR1);
-        std::this_thread::yield();
+        std::this_thread::sleep_for(std::chrono::microseconds(50));
       }
-    });
-    std::string text;
-    const Floats floats(comm, 50'000);
-    for (int i = 0; i < 300 && text.empty(); ++i) {
-      std::fill_n(floats.data(), floats.count, 1.0F);
-      comm.all_reduce(floats.buffer());
-      std::vector<float> data(3000, 1.0F);
-      comm.all_reduce(data, ReduceOp::kSum, {.algorithm = "ring"});
-      if (floats.data()[49'999] != 3 || data[2999] != 3) text = "wrong";
-    }
-    over = true;
-    storm.join();
-    return text;
-  });
+    }).detach();
+  };
+  const auto ended = run_processes(3,
+                                   [](Communicator& comm) -> std::string {
+                                     const Floats floats(comm, 50'000);
+                                     for (int i = 0; i < 300; ++i) {
+                                       std::fill_n(floats.data(), floats.count, 1.0F);
+                                       comm.all_reduce(floats.buffer());
+                                       std::vector<float> data(3000, 1.0F);
+                                       comm.all_reduce(data, ReduceOp::kSum, {.algorithm = "ring"});
+                                       if (floats.data()[49'999] != 3 || data[2999] != 3) return "wrong";
+                                     }
+                                     return "";
+                                   },
+                                   {.before = storm});
   for (const auto& rank : ended) EXPECT_EQ(rank.text, "");
 }
 

@@ -51,6 +51,30 @@ TEST(DataParallelComms, EveryPrimitiveDoesWhatItsNameSays) {
   EXPECT_THAT(thrown, Each(IsEmpty()));
 }
 
+TEST(DataParallelComms, ScattersAndGathersEveryType) {
+  for (const int world : {2, 3, 4}) {
+    const auto thrown = run_ranks(world, [&](Communicator& comm) {
+      for (const auto type :
+           {at::kFloat, at::kDouble, at::kHalf, at::kBFloat16, at::kInt, at::kLong, at::kByte, at::kBool}) {
+        DataParallelComms comms(
+            *comm.split(0));  // nothing is left of an earlier call that could be large enough
+        const int root = world - 1;
+        std::vector<at::Tensor> inputs;
+        for (int k = 0; k < world && comms.rank() == root; ++k)
+          inputs.push_back(at::full({1000}, k % 2, type));
+        const at::Tensor own = comms.scatter(at::zeros({1000}, type), inputs, root);
+        if (!own.equal(at::full({1000}, comms.rank() % 2, type))) throw std::runtime_error("wrong part");
+        const auto all = DataParallelComms(*comm.split(0)).gather(own, root);
+        for (size_t k = 0; k < all.size(); ++k) {
+          if (!all[k].equal(at::full({1000}, static_cast<int>(k % 2), type)))
+            throw std::runtime_error("wrong tensor");
+        }
+      }
+    });
+    EXPECT_THAT(thrown, Each(IsEmpty()));
+  }
+}
+
 TEST(Tensors, OfEveryKnownTypeAreTaken) {
   const auto thrown = run_ranks(2, [](Communicator& comm) {
     for (const auto type :

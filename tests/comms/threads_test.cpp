@@ -50,11 +50,18 @@ TEST_P(Contract, HoldsForEveryTypeAndOperation) {
 TEST_P(Contract, EveryAlgorithmGivesTheBitsOfItsPlan) {
   holds(check_bits);
 }
+TEST_P(Contract, ZerosInfinitiesAndNaNsGiveAllRanksTheSameBits) {
+  holds(check_special_values);
+}
 TEST_P(Contract, SeveralBuffersInOneCallEndAsIfTheyLayTogether) {
   holds(check_coalesced);
 }
 TEST_P(Contract, MessagesArriveInOrderBothWaysAtOnce) {
   holds(check_messages);
+}
+TEST_P(Contract, MessagesArriveInWhateverOrderTheyArePostedAndAwaited) {
+  holds(check_any_order);
+  holds(check_any_order, {.threads = {.rendezvous = true, .delays = 7}});
 }
 TEST_P(Contract, QueuedWorkRunsInCallOrder) {
   holds(check_async);
@@ -62,11 +69,28 @@ TEST_P(Contract, QueuedWorkRunsInCallOrder) {
 TEST_P(Contract, GroupsOfAGroupAreApart) {
   holds(check_split);
 }
+TEST_P(Contract, BadArgumentsAreRefusedByEveryCall) {
+  holds(check_refusals);
+}
 
 INSTANTIATE_TEST_SUITE_P(Worlds, Contract,
                          testing::ValuesIn(kThreadSanitizer ? std::vector{1, 2, 3, 5}
                                                             : std::vector{1, 2, 3, 4, 5, 7, 8}),
                          testing::PrintToStringParamName());
+
+TEST(Threads, EveryFaultIsTheSameErrorOnAllRanks) {
+  for (const Fault& fault : faults()) {
+    for (int trial = 0; trial < fault.trials; ++trial) {
+      const auto thrown = run_ranks(fault.world,
+                                    [&](Communicator& comm) {
+                                      if (const auto text = fault.act(comm); !text.empty())
+                                        throw std::runtime_error(text);
+                                    },
+                                    {.timeout = fault.timeout});
+      EXPECT_THAT(thrown, Each(IsEmpty())) << fault.name;
+    }
+  }
+}
 
 TEST(Threads, ABufferMayBeFreedOnceItsMessageHasFailed) {
   // The job fails while threads in the background move a long message both ways. If they went on, freed
@@ -175,6 +199,15 @@ TEST(Mismatch, IsTheSameClearErrorOnAllRanks) {
           }
         },
         "barrier #2");
+    expect_mismatch(  // as many elements in as many parts, cut in another way
+        world,
+        [&](Communicator& comm) {
+          std::vector<float> data(8);
+          const int64_t first = last(comm) ? 5 : 3;
+          comm.all_reduce_coalesced({Buffer(data.data(), first, DataType::kFloat32),
+                                     Buffer(data.data() + first, 8 - first, DataType::kFloat32)});
+        },
+        "8 float32, in parts");
     expect_mismatch(
         world,
         [&](Communicator& comm) {
@@ -220,6 +253,24 @@ TEST(Threads, ARankThatDoesNotComeIsNamedAtTheTimeout) {
   EXPECT_THAT(thrown[1], HasSubstr("rank 2 did not come within the timeout"));
   EXPECT_THAT(thrown[0],
               HasSubstr("last calls of this rank: all_reduce #1 (sum of 10 float32, algorithm one-shot)"));
+}
+
+TEST(Threads, TheLastCallsOfManyAreNamed) {
+  const auto thrown = run_ranks(2, [](Communicator& comm) {
+    std::vector<float> data(10);
+    for (int i = 0; i < 50; ++i) i % 2 == 0 ? comm.all_reduce(data) : comm.barrier();
+    for (int i = 0; i < 5; ++i) comm.broadcast(data);
+    comm.all_reduce(data, comm.rank() == 0 ? ReduceOp::kSum : ReduceOp::kMax);
+  });
+  for (const auto& text : thrown) {
+    EXPECT_THAT(
+        text, HasSubstr("; last calls of this rank: all_reduce #45 (sum of 10 float32, algorithm one-shot), "
+                        "barrier #46 (algorithm flags), all_reduce #47 "));
+    EXPECT_THAT(
+        text,
+        HasSubstr(", barrier #50 (algorithm flags), broadcast #51 to broadcast #55 (10 float32, root 0, "
+                  "algorithm pull), all_reduce #56 ("));
+  }
 }
 
 TEST(Threads, ACallMayHaveATimeoutOfItsOwn) {

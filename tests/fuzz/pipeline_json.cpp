@@ -2,20 +2,19 @@
 // judged.
 #include "lockstep/plan/pipeline_json.h"
 
-#include <nlohmann/json.hpp>
+#include <string>
 
 #include "fuzz/pipeline_checks.h"
 
 int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   namespace plan = lockstep::plan;
-  const auto document = nlohmann::json::parse(data, data + size, nullptr, /*allow_exceptions=*/false);
-  if (document.is_discarded()) return 0;
+  const std::string text(reinterpret_cast<const char*>(data), size);
   plan::PipelinePlan read;
   try {
-    read = plan::pipeline_from_json(document);
+    read = plan::pipeline_from_json(text);
   } catch (const lockstep::UsageError& refusal) {
     lockstep::fuzz::require_readable(refusal);
-    lockstep::fuzz::require(std::string_view(refusal.what()).starts_with("pipeline json /"),
+    lockstep::fuzz::require(std::string_view(refusal.what()).starts_with("pipeline json "),
                             "a refusal names the place");
     return 0;
   }

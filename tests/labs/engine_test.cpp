@@ -33,7 +33,7 @@ TEST(LabState, IsTheBeginningWithoutAFile) {
 
 TEST(LabState, RefusesALineByNumber) {
   const test::TemporaryFolder folder;
-  for (const char* const line : {"passed", "passed x", "passed 100", "hints 9", "cheated 9"}) {
+  for (const char* const line : {"passed", "passed x", "passed 100", "hints 9", "hints 9 -1", "cheated 9"}) {
     test::write_file(folder / "progress.txt", std::string("passed 1\n") + line + "\n");
     try {
       read_state(folder / "progress.txt");
@@ -65,6 +65,8 @@ TEST(LabExpression, KnowsArithmetic) {
   EXPECT_DOUBLE_EQ(evaluate("2 * (P - 1) * S / P", letters), 150);
   EXPECT_DOUBLE_EQ(evaluate("-P + pow(2, ceil(log2(P + 1)))", letters), 4);
   EXPECT_DOUBLE_EQ(evaluate("min(P, S) + max(1.5, floor(2.7))", letters), 6);
+  EXPECT_DOUBLE_EQ(evaluate("S - 30 - 20 + 10", letters), 60) << "from left to right";
+  EXPECT_DOUBLE_EQ(evaluate("S / 5 / P * 2", letters), 10);
 }
 
 TEST(LabExpression, RefusesByPlace) {
@@ -75,6 +77,8 @@ TEST(LabExpression, RefusesByPlace) {
 TEST(LabExpression, WritesNumbersAsPeopleDo) {
   EXPECT_EQ(number_text(150), "150");
   EXPECT_EQ(number_text(0.27272), "0.273");
+  EXPECT_EQ(number_text(999999999999999), "999999999999999");
+  EXPECT_EQ(number_text(1e15), "1e+15");
 }
 
 }  // namespace

@@ -151,6 +151,9 @@ TEST_F(LabCommand, ContainsWhateverTheCodeDoes) {
       {"data[data.size() + 1] = 0;", "index out of range"},
       {"*reinterpret_cast<volatile int*>(8) = 0;", "crashed by SIGSEGV"},
       {"std::exit(4);", "left by itself"},
+      {"std::exit(3);", "left by itself"},  // no code is the host's own
+      {"_exit(0);", "left by itself"},
+      {"_exit(1);", "left by itself"},
       {"while (true) rank.compute(1);", "endless"},
       {"throw std::runtime_error(\"my own words\");", "my own words"},
   };
@@ -160,6 +163,42 @@ TEST_F(LabCommand, ContainsWhateverTheCodeDoes) {
     EXPECT_EQ(printed.exit_code, 1);
     EXPECT_THAT(printed.output, HasSubstr(told)) << statement;
   }
+}
+
+TEST_F(LabCommand, TellsWhatTheCodeLacksWhenItIsLoaded) {
+  lab({"start", "9"});
+  write_solution_with("extern void nowhere_defined(); nowhere_defined();");
+  const auto printed = lab({"check", "9"});
+  EXPECT_EQ(printed.exit_code, 1);
+  EXPECT_THAT(printed.output, AllOf(HasSubstr("does not compile"), HasSubstr("nowhere_defined")));
+}
+
+TEST_F(LabCommand, ChecksInATreeWhosePathHasBlanksAndQuotes) {
+  // The tree as links, its own command and its own build.
+  const auto tree = folder_ / "my $tree's";
+  const auto build = tree / "build/release";
+  fs::create_directories(build / "bin");
+  for (const char* name : {"include", "labs", "src"})
+    fs::create_symlink(fs::path(LOCKSTEP_TREE) / name, tree / name);
+  const fs::path built = fs::path(LOCKSTEP_COMMAND).parent_path();
+  fs::copy_file(built / "lockstep", build / "bin/lockstep");
+  fs::create_symlink(built / "lab-host", build / "bin/lab-host");
+  test::write_file(build / "build.ninja", "build lab-host: phony\n");
+  std::string quoted = "\"";  // as CMake quotes
+  for (const char c : tree.string()) quoted += c == '$' ? "\\$" : std::string(1, c);
+  auto commands = nlohmann::json::parse(test::read_file(built.parent_path() / "compile_commands.json"));
+  for (auto& entry : commands) {
+    auto command = entry.at("command").get<std::string>();
+    const std::string include = std::string("-I") + LOCKSTEP_TREE + "/include";
+    if (const auto at = command.find(include); at != std::string::npos)
+      command.replace(at, include.size(), "-I" + quoted + "/include\"");
+    entry["command"] = command;
+  }
+  test::write_file(build / "compile_commands.json", commands.dump());
+  test::write_file(file(), test::read_file(lesson_file("solution.cpp")));
+  const auto checked =
+      test::run_to_end({(build / "bin/lockstep").string(), "lab", "check", "9"}, {.folder = folder_.path()});
+  EXPECT_EQ(checked.exit_code, 0) << checked.output << checked.errors;
 }
 
 TEST_F(LabCommand, EndsProcessesThatTheCodeLeft) {

@@ -4,6 +4,7 @@
 #include <poll.h>
 #include <sched.h>
 #include <signal.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -103,6 +104,8 @@ int main(int argc, char** argv) {
       signal(SIGTERM, SIG_IGN);
     } else if (is("daemon", 1)) {
       leave_daemon(next() + rank);
+    } else if (is("name", 1)) {
+      prctl(PR_SET_NAME, next().c_str());
     } else if (is("touch", 1)) {
       make_file(next());
     } else if (is("touch-mine", 1)) {

@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <csignal>
+#include <filesystem>
 
 namespace lockstep::launch {
 namespace {
@@ -88,6 +89,18 @@ TEST(Capture, ASignalThatEndsThisProcessEndsTheProgramFirst) {
   EXPECT_TRUE(WIFSIGNALED(status) && WTERMSIG(status) == SIGINT);
   EXPECT_EQ(read(ends[0], &byte, 1), 0) << "who else has the pipe has ended";
   close(ends[0]);
+}
+
+TEST(Capture, LeavesNoDescriptorOpen) {
+  const auto open_files = [] {
+    const std::filesystem::directory_iterator files("/proc/self/fd");
+    return std::distance(begin(files), end(files));
+  };
+  const auto before = open_files();
+  shell("echo out");
+  shell("sleep 1000", std::chrono::milliseconds(1));
+  capture({"/nonexistent"}, {}, kLong);
+  EXPECT_EQ(open_files(), before);
 }
 
 TEST(Capture, SaysWhyAProgramCannotStart) {

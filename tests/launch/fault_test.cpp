@@ -26,6 +26,19 @@ std::string number(int value) {
   return std::to_string(value);
 }
 
+/// The child of `parent` that is not a zombie; 0 if there is none.
+pid_t child_of(pid_t parent) {
+  for (const pid_t pid : launch::living_descendants(parent)) {
+    if (line_with(read_file("/proc/" + number(pid) + "/status"), "PPid:") == "PPid:\t" + number(parent))
+      return pid;
+  }
+  return 0;
+}
+
+bool is_stopped(pid_t pid) {
+  return line_with(read_file("/proc/" + number(pid) + "/status"), "State:").starts_with("State:\tT");
+}
+
 double seconds_since(std::chrono::steady_clock::time_point start) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
 }
@@ -77,6 +90,47 @@ TEST(Faults, StoppedRanksAreEndedToo) {
   EXPECT_TRUE(job.leaves_nothing());
 }
 
+TEST(Faults, AStoppedRankIsContinuedSoThatItCanEndByItself) {
+  TemporaryFolder folder;
+  Child job(launched({"--nproc-per-node", "2", "--grace", "3600"},
+                     {"rank", "0", "catch", number(SIGTERM), "5", "touch", folder / "ready", "pause", "rank",
+                      "1", "await", folder / "go", "exit", "4"}));
+  ASSERT_TRUE(eventually([&] { return exists(folder / "ready"); }));
+  const pid_t rank = child_of(child_of(job.pid()));
+  kill(rank, SIGSTOP);
+  ASSERT_TRUE(eventually([&] { return is_stopped(rank); }));
+  write_file(folder / "go", "");
+  EXPECT_EQ(job.wait(), 4);
+  EXPECT_THAT(job.errors(), HasSubstr("rank 0: exit code 5, asked by the launcher"));
+}
+
+TEST(Faults, ARankIsEndedWhateverItsName) {
+  TemporaryFolder folder;
+  Child job(launched({"--nproc-per-node", "2", "--grace", "0.2"},
+                     {"name", "a) b", "daemon", folder / "daemon", "rank", "1", "await", folder / "daemon0",
+                      "exit", "3", "all", "pause"}));
+  EXPECT_EQ(job.wait(), 3);
+  EXPECT_THAT(job.errors(), HasSubstr("rank 0: killed by SIGTERM (signal 15), asked by the launcher"));
+  EXPECT_TRUE(job.family().empty()) << "the ranks and the daemons of that name";
+}
+
+TEST(Faults, RanksDieWithFrontAndKeeperKilledTogether) {
+  TemporaryFolder folder;
+  // They would live for two minutes, twice as long as is waited for their end.
+  Child job(
+      launched({"--nproc-per-node", "2"}, {"ignore-term", "touch-mine", folder / "ready", "pause", "pause"}));
+  ASSERT_TRUE(eventually([&] { return exists(folder / "ready0") && exists(folder / "ready1"); }));
+  const pid_t keeper = child_of(job.pid());
+  for (const pid_t pid : {keeper, job.pid()}) {  // so that neither can act on the end of the other
+    kill(pid, SIGSTOP);
+    ASSERT_TRUE(eventually([&] { return is_stopped(pid); }));
+  }
+  kill(keeper, SIGKILL);
+  job.send(SIGKILL);
+  EXPECT_EQ(job.wait(), 128 + SIGKILL);
+  EXPECT_TRUE(job.leaves_nothing());
+}
+
 TEST(Faults, AKilledLauncherLeavesNoProcess) {
   TemporaryFolder folder;
   Child job(launched({"--nproc-per-node", "2"},
@@ -93,11 +147,7 @@ TEST(Faults, AKilledKeeperLeavesNoProcess) {
   Child job(launched({"--nproc-per-node", "2"},
                      {"ignore-term", "daemon", folder / "daemon", "touch-mine", folder / "ready", "pause"}));
   ASSERT_TRUE(eventually([&] { return exists(folder / "ready0") && exists(folder / "ready1"); }));
-  pid_t keeper = 0;
-  for (const pid_t pid : launch::living_descendants(job.pid())) {
-    const std::string parent = line_with(read_file("/proc/" + number(pid) + "/status"), "PPid:");
-    if (parent == "PPid:\t" + number(job.pid())) keeper = pid;
-  }
+  const pid_t keeper = child_of(job.pid());
   ASSERT_NE(keeper, 0);
   kill(keeper, SIGKILL);
   EXPECT_EQ(job.wait(), 128 + SIGKILL);
@@ -250,6 +300,15 @@ TEST(Restarts, EndWithTheLastAttemptsCode) {
   EXPECT_EQ(job.wait(), 4);
   EXPECT_EQ(count_lines_with(job.errors(), "failed first"), 2);
   EXPECT_THAT(job.errors(), HasSubstr("attempt   2 of 2"));
+  EXPECT_TRUE(job.leaves_nothing());
+}
+
+TEST(Restarts, ARefusalIsNotTriedAgain) {
+  Child job(launched({"--nproc-per-node", "2", "--max-restarts", "1000"},
+                     {"rank", "1", "exit", "2", "rank", "0", "pause"}));
+  EXPECT_EQ(job.wait(), 2);
+  EXPECT_EQ(count_lines_with(job.errors(), "failed first"), 1);
+  EXPECT_THAT(job.errors(), HasSubstr("not restarted: exit code 2 is a refusal"));
   EXPECT_TRUE(job.leaves_nothing());
 }
 
@@ -414,6 +473,24 @@ TEST(Descriptors, OutputThatIsClosedIsTakenForNowhere) {
 TEST(Descriptors, AFailureIsNoAbortWhereStandardErrorIsClosed) {
   Child job(launched({}, {"exit", "3"}), {.before = [] { close(STDERR_FILENO); }});
   EXPECT_EQ(job.wait(), 3);
+}
+
+/// Opens /dev/full as `fd` of a child.
+Child::Options full(int fd) {
+  return {.before = [fd] { dup2(open("/dev/full", O_WRONLY), fd); }};
+}
+
+TEST(Descriptors, OutputThatCannotBeWrittenIsAFailureAndTheLogsHaveIt) {
+  Child job(launched({"--nproc-per-node", "2"}, {"print", "result"}), full(STDOUT_FILENO));
+  EXPECT_EQ(job.wait(), 1);
+  EXPECT_EQ(job.errors(),
+            "lockstep run: standard output: No space left on device; hint: the logs have all of it\n");
+  EXPECT_EQ(read_file(job.folder() / "logs/rank_1/stdout.log"), "result\n");
+  Child failed(launched({}, {"print", "result", "exit", "3"}), full(STDOUT_FILENO));
+  EXPECT_EQ(failed.wait(), 3) << "a rank's failure comes first";
+  EXPECT_THAT(failed.errors(), HasSubstr("standard output: No space left on device"));
+  Child mute(launched({}, {"complain", "result"}), full(STDERR_FILENO));
+  EXPECT_EQ(mute.wait(), 1);
 }
 
 TEST(Descriptors, InputThatIsClosedIsEmpty) {

@@ -76,6 +76,23 @@ TEST(ResolveJob, FiltersCountLocalOrGlobalRanks) {
   EXPECT_TRUE(global.ranks[1].tee_stderr);
 }
 
+TEST(ResolveJob, SrunsTasksNumberTheNodesOnlyOfAsManyNodes) {
+  const Environment srun = {{"SLURM_JOB_ID", "7"},
+                            {"SLURM_STEP_ID", "0"},
+                            {"SLURM_PROCID", "1"},
+                            {"SLURM_LOCALID", "0"},
+                            {"SLURM_NODEID", "1"},
+                            {"SLURM_STEP_NUM_TASKS", "2"},
+                            {"SLURM_STEP_NUM_NODES", "2"},
+                            {"SLURM_STEP_TASKS_PER_NODE", "1(x2)"},
+                            {"SLURM_STEP_NODELIST", "tux[1-2]"}};
+  EXPECT_EQ(resolve({.nnodes = "2"}, srun).node_rank, 1);
+  EXPECT_EQ(resolve({.nnodes = "3", .node_rank = "2"}, srun).node_rank, 2);
+  EXPECT_THAT([&] { resolve({.nnodes = "3"}, srun); },
+              testing::ThrowsMessage<UsageError>(HasSubstr("hint: give --node-rank")));
+  EXPECT_EQ(resolve({.nnodes = "1"}, srun).node_rank, 0) << "the only node";
+}
+
 TEST(ResolveJob, AnEmptyCoretypeCountsAsUnset) {
   EXPECT_EQ(value_of(resolve({}, {{"OPENBLAS_CORETYPE", ""}}).ranks[0], "OPENBLAS_CORETYPE"), "SKYLAKEX");
   EXPECT_EQ(value_of(resolve({}, {{"OPENBLAS_CORETYPE", "ZEN"}}).ranks[0], "OPENBLAS_CORETYPE"), "ZEN");

@@ -61,7 +61,8 @@ TEST(Run, KeepsTheUsersOwnThreadsAndKernels) {
 }
 
 TEST(Run, MendsAMisreadCpu) {
-  const launch::Environment misread = {{"LD_LIBRARY_PATH", LOCKSTEP_FAKE_OPENBLAS}};
+  const launch::Environment misread = {{"LD_LIBRARY_PATH", LOCKSTEP_FAKE_OPENBLAS},
+                                       {"OPENBLAS_CORETYPE", ""}};
   Child job(launched({"--nproc-per-node", "1"}, {"env", "OPENBLAS_CORETYPE"}), {.environment = misread});
   ASSERT_EQ(job.wait(), 0) << job.errors();
   EXPECT_EQ(read_file(job.folder() / "logs/rank_0/stdout.log"),
@@ -117,6 +118,45 @@ TEST(Run, ANewRunReplacesTheLogsOfTheLast) {
   Child second(launched({"--log-dir", folder / "l"}, {"print", "second"}));
   ASSERT_EQ(second.wait(), 0);
   EXPECT_EQ(read_file(folder / "l/rank_0/stdout.log"), "second\n");
+}
+
+TEST(Run, WritesBehindWhatIsLeftOfALogThatWasTruncated) {
+  TemporaryFolder folder;
+  Child job(launched({}, {"print", "long ago", "await", folder / "go", "print", "now"}));
+  const auto log = job.folder() / "logs/rank_0/stdout.log";
+  ASSERT_TRUE(eventually([&] { return read_file(log) == "long ago\n"; }));
+  std::filesystem::resize_file(log, 0);
+  write_file(folder / "go", "");
+  EXPECT_EQ(job.wait(), 0);
+  EXPECT_EQ(read_file(log), "now\n");
+}
+
+TEST(Run, RefusesLogsBehindASymbolicLink) {
+  TemporaryFolder folder;
+  write_file(folder / "precious", "mine");
+  std::filesystem::create_directories(folder / "file/rank_0");
+  std::filesystem::create_symlink(folder / "precious", folder / "file/rank_0/stderr.log");
+  std::filesystem::create_directories(folder / "dangling/rank_0");
+  std::filesystem::create_symlink(folder / "new", folder / "dangling/rank_0/stdout.log");
+  std::filesystem::create_directories(folder / "folder");
+  std::filesystem::create_directory(folder / "elsewhere");
+  std::filesystem::create_symlink(folder / "elsewhere", folder / "folder/rank_0");
+  for (const std::string name : {"file/rank_0/stderr.log", "dangling/rank_0/stdout.log", "folder/rank_0"}) {
+    const std::string logs = folder / name.substr(0, name.find('/'));
+    Child job(launched({"--log-dir", logs}, {"print", "started"}));
+    EXPECT_EQ(job.wait(), 2) << name;
+    EXPECT_THAT(job.errors(),
+                HasSubstr("--log-dir: " + (folder / name).string() + " is a symbolic link; hint: "));
+    EXPECT_EQ(job.output(), "");
+  }
+  EXPECT_EQ(read_file(folder / "precious"), "mine");
+  EXPECT_FALSE(std::filesystem::exists(folder / "new"));
+  EXPECT_TRUE(std::filesystem::is_empty(folder / "elsewhere"));
+  // The folder itself is the user's own word.
+  std::filesystem::create_symlink(folder / "elsewhere", folder / "logs");
+  Child job(launched({"--log-dir", folder / "logs"}, {"print", "result"}));
+  EXPECT_EQ(job.wait(), 0);
+  EXPECT_EQ(read_file(folder / "elsewhere/rank_0/stdout.log"), "result\n");
 }
 
 TEST(Run, RefusesLogsThatAnotherJobWrites) {

@@ -50,8 +50,9 @@ TEST_P(Graph, AParameterUnusedOnSomeRanksGetsTheMeanEverywhereAndOneUnusedOnAllS
 TEST_P(Graph, ARankNoneOfWhoseParametersTakesPartStillTakesPart) {
   struct SkippingImpl : torch::nn::Module {
     SkippingImpl() { linear = register_module("linear", torch::nn::Linear(kWidth, kWidth)); }
-    torch::Tensor forward(const torch::Tensor& input, bool skips) {
-      return skips ? input * 2 : linear->forward(input);
+    torch::Tensor forward(const torch::Tensor& input, bool skips, bool as_it_is) {
+      if (skips) return as_it_is ? input : input * 2;
+      return linear->forward(input);
     }
     torch::nn::Linear linear = nullptr;
   };
@@ -60,9 +61,9 @@ TEST_P(Graph, ARankNoneOfWhoseParametersTakesPartStillTakesPart) {
     DdpOptions options = many_buckets();
     options.find_unused_parameters = true;
     DistributedDataParallel ddp(model, comm, options);
-    for (int step = 0; step < 3; ++step) {
+    for (int step = 0; step < 4; ++step) {
       const bool skips = comm.rank() == comm.world_size() - 1;
-      ddp.forward(input_of(comm).requires_grad_(), skips).mean().backward();
+      ddp.forward(input_of(comm).requires_grad_(), skips, /*as_it_is=*/step % 2 == 0).mean().backward();
       EXPECT_EQ(ddp.logging_data().steps, step + 1);
       ASSERT_EQ(model->linear->weight.grad().defined(), world() > 1);
       EXPECT_TRUE(world() == 1 || are_equal_on_all_ranks(comm, gradients_of(*model))) << step;
@@ -120,10 +121,250 @@ TEST_P(Graph, AForwardThatIsNeverBackpropagatedDoesNoHarm) {
     FullMLP model(kWidth, 2, 1);
     DistributedDataParallel ddp(model, comm, many_buckets());
     for (int step = 0; step < 3; ++step) {
-      if (comm.rank() == 0) ddp.forward(random(1, {7, kWidth}));  // of one rank, of another size
+      ddp.forward(random(1, {7, kWidth}));  // of another size
+      if (comm.rank() == 0) {               // on one rank: not in training
+        const torch::NoGradGuard no_grad;
+        ddp.forward(random(1, {7, kWidth}));
+      }
+      if (comm.rank() == 1) {
+        model->eval();
+        ddp.forward(random(1, {7, kWidth}));
+        model->train();
+        // Autograd may be asked for gradients: that is a backward too.
+        torch::autograd::grad({ddp.forward(random(1, {7, kWidth})).mean()}, model->parameters());
+      }
       ddp.forward(input_of(comm)).mean().backward();
     }
     EXPECT_EQ(ddp.logging_data().steps, 3);
+  });
+}
+
+/// Two weights, and a forward that returns whatever a test asks for.
+struct ReturningImpl : torch::nn::Module {
+  using Output = std::map<std::string, std::vector<torch::Tensor>>;
+  using Forward = std::function<Output(ReturningImpl&, const torch::Tensor&)>;
+  explicit ReturningImpl(Forward wanted) : act(std::move(wanted)) {
+    first = register_parameter("first", torch::linspace(1, 2, kWidth));
+    second = register_parameter("second", torch::linspace(-1, 1, kWidth));
+  }
+  Output forward(const torch::Tensor& input) { return act(*this, input); }
+  torch::Tensor first, second, kept;
+  const Forward act;
+};
+
+TEST_P(Graph, WhateverForwardReturnsItsGradientsAreAveraged) {
+  using Loss = std::function<torch::Tensor(ReturningImpl&, ReturningImpl::Output&, const torch::Tensor&)>;
+  const Loss of_first = [](auto&, auto& output, const auto& x) { return (output["a"][0] * x).sum(); };
+  const Loss of_all = [](auto&, auto& output, const auto& x) {
+    return (output["a"][0] * output["b"][1] * x).sum();
+  };
+  const Loss of_weights = [](auto& model, auto&, const auto& x) {
+    return (model.first * model.second * x).sum();
+  };
+  const std::vector<std::tuple<const char*, ReturningImpl::Forward, Loss>> cases = {
+      {"a parameter",
+       [](auto& model, const auto&) {
+         return ReturningImpl::Output{{"a", {model.first}}};
+       },
+       of_first},
+      {"a view of a parameter",
+       [](auto& model, const auto&) {
+         return ReturningImpl::Output{{"a", {model.first.view({1, kWidth})}}};
+       },
+       of_first},
+      {"a parameter beside an activation that the loss leaves out",
+       [](auto& model, const auto& x) {
+         return ReturningImpl::Output{{"a", {model.first}}, {"b", {x * model.second}}};
+       },
+       of_first},
+      {"a parameter beside an activation",
+       [](auto& model, const auto& x) {
+         return ReturningImpl::Output{{"a", {model.first}}, {"b", {model.first, x * model.second}}};
+       },
+       of_all},
+      {"an activation that is changed in place",
+       [](auto& model, const auto& x) {
+         return ReturningImpl::Output{{"a", {x * model.first * model.second}}};
+       },
+       [](auto&, auto& output, const auto&) { return output["a"][0].mul_(2).sum(); }},
+      {"nothing that needs a gradient, and the loss uses the weights",
+       [](auto&, const auto& x) {
+         return ReturningImpl::Output{{"a", {x.detach()}}};
+       },
+       of_weights},
+      {"nothing at all, and the loss uses the weights",
+       [](auto&, const auto&) { return ReturningImpl::Output(); }, of_weights},
+      {"something else than the loss uses",
+       [](auto& model, const auto& x) {
+         model.kept = x * model.first * model.second;
+         return ReturningImpl::Output{{"a", {model.first * 2}}};
+       },
+       [](auto& model, auto&, const auto&) { return model.kept.square().sum(); }},
+  };
+  for (const auto& [name, act, loss] : cases) {
+    SCOPED_TRACE(name);
+    on_ranks(world(), [&, act = act, loss = loss](Communicator& comm) {
+      const auto model = std::make_shared<ReturningImpl>(act);
+      const auto alone = std::make_shared<ReturningImpl>(act);
+      DdpOptions options = many_buckets();
+      options.find_unused_parameters = true;
+      DistributedDataParallel ddp(model, comm, options);
+      for (int step = 0; step < 3; ++step) {
+        model->zero_grad(/*set_to_none=*/true);
+        alone->zero_grad(/*set_to_none=*/true);
+        auto output = ddp.forward(input_of(comm));
+        loss(*model, output, input_of(comm)).backward();
+        auto expected = alone->forward(input_of(comm));
+        loss(*alone, expected, input_of(comm)).backward();
+        auto gradients = gradients_of(*alone);
+        for (auto& gradient : gradients) {
+          if (gradient.defined()) comm.all_reduce(gradient, ReduceOp::kMean);
+        }
+        expect_close(gradients_of(*model), gradients, "gradients");
+        EXPECT_EQ(ddp.logging_data().steps, step + 1);
+      }
+    });
+  }
+}
+
+TEST_P(Graph, AParameterThatForwardReturnedIsNotWatchedItself) {
+  on_ranks(world(), [&](Communicator& comm) {
+    const auto model = std::make_shared<ReturningImpl>([](auto& of, const auto&) {
+      return ReturningImpl::Output{{"a", {of.first, of.second}}};
+    });
+    DistributedDataParallel ddp(model, comm, many_buckets());
+    for (int step = 1; step <= 2; ++step) {
+      auto output = ddp.forward(input_of(comm));
+      (output["a"][0] * output["a"][1]).sum().backward();
+      if (comm.rank() == 0) (model->first * 2).sum().backward();  // of one's own
+      EXPECT_EQ(ddp.logging_data().steps, step);
+    }
+  });
+}
+
+TEST_P(Graph, SeveralBackwardsPastTheOutputsAddUp) {
+  on_ranks(world(), [&](Communicator& comm) {
+    const auto model = filled(TwoHeads(), 1);
+    auto alone = filled(TwoHeads(), 1);
+    DistributedDataParallel ddp(model, comm, many_buckets());
+    const auto step = [&](auto& forward, TwoHeads of) {
+      of->zero_grad(/*set_to_none=*/true);
+      const auto output = forward(input_of(comm), true, true);
+      of->body->weight.square().sum().backward();  // of all weights but these: no gradient
+      of->left->weight.square().sum().backward();
+      output.square().mean().backward();
+      return gradients_of(*of);
+    };
+    for (int i = 0; i < 3; ++i) {
+      const auto direct = [&](const auto&... args) { return alone->forward(args...); };
+      auto expected = step(direct, alone);
+      for (auto& gradient : expected) comm.all_reduce(gradient, ReduceOp::kMean);
+      const auto wrapped = [&](const auto&... args) { return ddp.forward(args...); };
+      expect_close(step(wrapped, model), expected, "gradients");
+    }
+  });
+}
+
+TEST_P(Graph, EachBackwardPastTheOutputsIsAveraged) {
+  on_ranks(world(), [&](Communicator& comm) {
+    const auto model =
+        std::make_shared<ReturningImpl>([](auto&, const auto&) { return ReturningImpl::Output(); });
+    DistributedDataParallel ddp(model, comm, many_buckets());
+    const auto x = input_of(comm);
+    auto mean = x.sum(0);
+    comm.all_reduce(mean, ReduceOp::kMean);
+    for (int step = 0; step < 3; ++step) {
+      model->zero_grad(/*set_to_none=*/true);
+      ddp.forward(x);
+      for (const auto& parameter : {model->first, model->second}) {
+        (parameter * x).sum().backward();
+        expect_close({parameter.grad()}, {mean}, "step " + std::to_string(step));
+      }
+    }
+  });
+}
+
+TEST_P(Graph, ABackwardPastTheOutputsOfOneRankIsNamed) {
+  on_ranks(world(), [&](Communicator& comm) {
+    const auto model = filled(TwoHeads(), 1);
+    DistributedDataParallel ddp(model, comm, many_buckets());
+    const auto text = thrown_by([&] {
+      const auto output = ddp.forward(input_of(comm), true, true);
+      if (comm.rank() == 0) model->body->weight.square().sum().backward();
+      output.mean().backward();
+    });
+    if (world() == 1) {
+      EXPECT_EQ(text, "");
+    } else {
+      EXPECT_THAT(text, HasSubstr("rank 0: 1 (and a backward past all outputs)"));
+    }
+  });
+}
+
+TEST_P(Graph, ABackwardWithinForwardIsAveraged) {
+  struct GreedyImpl : torch::nn::Module {
+    GreedyImpl() { linear = register_module("linear", torch::nn::Linear(kWidth, 1)); }
+    double forward(const torch::Tensor& input) {
+      const auto loss = linear->forward(input).mean();
+      loss.backward();
+      return loss.item<double>();
+    }
+    torch::nn::Linear linear = nullptr;
+  };
+  on_ranks(world(), [&](Communicator& comm) {
+    const auto model = std::make_shared<GreedyImpl>();
+    DistributedDataParallel ddp(model, comm, many_buckets());
+    for (int step = 0; step < 3; ++step) {
+      model->zero_grad(/*set_to_none=*/true);
+      ddp.forward(input_of(comm));
+      EXPECT_EQ(ddp.logging_data().steps, step + 1);
+      EXPECT_TRUE(are_equal_on_all_ranks(comm, gradients_of(*model)));
+    }
+  });
+}
+
+TEST_P(Graph, ABackwardThatReachesNoOutputCannotBeWeighed) {
+  on_ranks(world(), [&](Communicator& comm) {
+    const auto model =
+        std::make_shared<ReturningImpl>([](auto&, const auto&) { return ReturningImpl::Output(); });
+    DdpOptions options = many_buckets();
+    options.unequal_batches = UnequalBatches::kGlobalMean;
+    DistributedDataParallel ddp(model, comm, options);
+    ddp.forward(input_of(comm, comm.rank() + 1));
+    EXPECT_THAT(thrown_by([&] { (model->first * model->second).sum().backward(); }),
+                HasSubstr("backward reached parameters, but no output of forward"));
+  });
+}
+
+TEST_P(Graph, AParameterThatTheFirstBackwardLeavesOutIsWaitedForLater) {
+  struct LateImpl : torch::nn::Module {
+    LateImpl() {
+      late = register_module("late", torch::nn::Linear(kWidth, kWidth));
+      body = register_module("body", torch::nn::Linear(kWidth, kWidth));
+    }
+    torch::Tensor forward(const torch::Tensor& input, bool uses_late) {
+      return body->forward(uses_late ? late->forward(input) : input);
+    }
+    torch::nn::Linear late = nullptr, body = nullptr;  // the gradients of `late` come last
+  };
+  TORCH_MODULE(Late);
+  on_ranks(world(), [&](Communicator& comm) {
+    auto model = filled(Late(), 1);
+    auto alone = filled(Late(), 1);
+    DdpOptions options = many_buckets();
+    options.find_unused_parameters = true;
+    DistributedDataParallel ddp(model, comm, options);
+    for (int step = 0; step < 4; ++step) {
+      model->zero_grad(/*set_to_none=*/true);
+      alone->zero_grad(/*set_to_none=*/true);
+      ddp.forward(input_of(comm), step > 0).square().mean().backward();
+      alone->forward(input_of(comm), step > 0).square().mean().backward();
+      auto expected = gradients_of(*alone);
+      for (auto& gradient : expected) {
+        if (gradient.defined()) comm.all_reduce(gradient, ReduceOp::kMean);
+      }
+      expect_close(gradients_of(*model), expected, "step " + std::to_string(step));
+    }
   });
 }
 
@@ -145,9 +386,13 @@ TEST_P(Graph, AModuleThatIsCalledDirectlyIsNotSynchronised) {
   on_ranks(world(), [&](Communicator& comm) {
     FullMLP model(kWidth, 2, 1);
     DistributedDataParallel ddp(model, comm, many_buckets());
-    if (comm.rank() == 0) model->forward(input_of(comm)).mean().backward();
-    EXPECT_EQ(model->parameters()[0].grad().defined(), comm.rank() == 0);
-    EXPECT_EQ(ddp.logging_data().steps, 0);
+    for (int step = 0; step < 2; ++step) {
+      model->zero_grad(/*set_to_none=*/true);
+      if (comm.rank() == 0) model->forward(input_of(comm)).mean().backward();
+      EXPECT_EQ(model->parameters()[0].grad().defined(), comm.rank() == 0);
+      EXPECT_EQ(ddp.logging_data().steps, step);
+      ddp.forward(input_of(comm)).mean().backward();
+    }
   });
 }
 

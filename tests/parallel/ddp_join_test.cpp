@@ -1,5 +1,7 @@
 // Ranks with different numbers of batches.
+#include "lockstep/parallel/ddp/sync_batch_norm.h"
 #include "lockstep/train/models/full_mlp.h"
+#include "parallel/ddp/join.h"
 #include "parallel/ddp_models.h"
 #include "parallel/ddp_support.h"
 
@@ -100,6 +102,126 @@ TEST_P(Join, CarriesBuffersAndAccumulation) {
     });
     EXPECT_TRUE(are_equal_on_all_ranks(comm, model->buffers()));
     EXPECT_TRUE(are_equal_on_all_ranks(comm, model->parameters()));
+  });
+}
+
+/// Layers with a batch normalisation of the caller's choice between them, and one behind them.
+template <typename Norm>
+struct JoinedNormImpl : torch::nn::Module {
+  explicit JoinedNormImpl(const std::function<Norm()>& make) {
+    const torch::NoGradGuard no_grad;
+    first = register_module("first", torch::nn::Linear(kWidth, kWidth));
+    norm = register_module("norm", make());
+    second = register_module("second", torch::nn::Linear(kWidth, kWidth));
+    last_norm = register_module("last_norm", make());
+    uint64_t seed = 1;
+    for (auto& parameter : parameters()) parameter.copy_(random(seed++, parameter.sizes()));
+  }
+  torch::Tensor forward(const torch::Tensor& input) {
+    return last_norm->forward(second->forward(norm->forward(first->forward(input)).tanh()));
+  }
+  torch::nn::Linear first = nullptr, second = nullptr;
+  Norm norm = nullptr, last_norm = nullptr;
+};
+
+TEST_P(Join, RanksThatAreDoneAddNothingToTheStatisticsOfSyncBatchNorm) {
+  // Rank r has r + 1 batches, each for a backward in no_sync and one that is averaged.
+  using Whole = JoinedNormImpl<torch::nn::BatchNorm1d>;
+  const auto whole = std::make_shared<Whole>([] { return torch::nn::BatchNorm1d(kWidth); });
+  torch::optim::SGD alone(whole->parameters(), 0.1);
+  for (int step = 0; step < world(); ++step) {
+    alone.zero_grad();
+    for (const int half : {0, 1}) {
+      std::vector<torch::Tensor> batches;
+      for (int rank = step; rank < world(); ++rank) batches.push_back(batch_of(rank, 2 * step + half));
+      auto outputs = whole->forward(torch::cat(batches)).chunk(world() - step);
+      auto loss = torch::zeros({});
+      for (const auto& output : outputs) loss = loss + output.pow(3).mean() / world();
+      loss.backward();
+    }
+    alone.step();
+  }
+  for (const bool overlaps : {true, false}) {
+    on_ranks(world(), [&](Communicator& comm) {
+      using Synced = JoinedNormImpl<SyncBatchNorm>;
+      auto own = comm.split(0).value();
+      const auto model = std::make_shared<Synced>([&] { return SyncBatchNorm(kWidth, own); });
+      DdpOptions options = many_buckets();
+      options.overlap = overlaps;
+      options.broadcast_buffers = overlaps;  // both ways
+      DistributedDataParallel ddp(model, comm, options);
+      torch::optim::SGD optimizer(model->parameters(), 0.1);
+      for (const bool again : {false, true}) {
+        ddp.join([&] {
+          for (int step = again ? 1 : 0; step <= comm.rank(); ++step) {  // later rank 0 has none
+            optimizer.zero_grad();
+            {
+              const auto guard = ddp.no_sync();
+              ddp.forward(batch_of(comm.rank(), 2 * step)).pow(3).mean().backward();
+            }
+            ddp.forward(batch_of(comm.rank(), 2 * step + 1)).pow(3).mean().backward();
+            if (!again) optimizer.step();
+          }
+        });
+        if (again) continue;
+        expect_close(model->parameters(), whole->parameters(), "weights", 1e-4);
+        expect_close(model->buffers(), whole->buffers(), "buffers", 1e-4);
+      }
+      EXPECT_TRUE(are_equal_on_all_ranks(comm, model->parameters()));
+      EXPECT_TRUE(are_equal_on_all_ranks(comm, model->buffers()));
+      ddp.forward(batch_of(comm.rank(), 0)).mean().backward();  // as before, without a join
+    });
+  }
+}
+
+TEST_P(Join, RanksMaySkipDifferentBackwards) {
+  on_ranks(world(), [&](Communicator& comm) {
+    FullMLP model(kWidth, 2, 1);
+    DistributedDataParallel ddp(model, comm, many_buckets());
+    ddp.join([&] {
+      for (int step = 0; step < 4; ++step) {
+        const auto loss = ddp.forward(batch_of(comm.rank(), step)).mean();
+        if (step != comm.rank()) loss.backward();
+      }
+      if (comm.rank() == 0) ddp.forward(batch_of(0, 0));
+    });
+    EXPECT_EQ(ddp.logging_data().steps, 3);
+    ddp.forward(batch_of(comm.rank(), 0)).mean().backward();
+    EXPECT_TRUE(are_equal_on_all_ranks(comm, gradients_of(*model)));
+  });
+}
+
+TEST_P(Join, ActiveRanksThatMakeDifferentCallsAreNamed) {
+  on_ranks(world(), [&](Communicator& comm) {
+    const auto model = std::make_shared<NormedImpl>();
+    DistributedDataParallel ddp(model, comm, many_buckets());
+    const auto text = thrown_by([&] {
+      ddp.join([&] {
+        for (int step = 0; step < 3; ++step) {
+          const auto loss = ddp.forward(batch_of(comm.rank(), step)).mean();
+          if (step == 1 && comm.rank() == 0) continue;
+          loss.backward();
+        }
+      });
+    });
+    EXPECT_THAT(text, HasSubstr("rank 0 begins a forward (buffers), rank " + std::to_string(world() - 1) +
+                                " a backward"));
+    comm.barrier();
+  });
+}
+
+TEST_P(Join, APhaseThatNoRankCanBeInIsRefused) {
+  on_ranks(world(), [&](Communicator& comm) {
+    ddp::JoinState state(comm);
+    state.begin({});
+    if (comm.rank() == 0) {  // what another rank sends is checked before use
+      std::vector<int64_t> forged = {1, 99, 0, 0, -7};
+      std::vector<int64_t> all(forged.size() * static_cast<size_t>(world()));
+      comm.all_gather(forged, all);
+    } else {
+      EXPECT_THAT(thrown_by([&] { state.tell({.is_active = true, .phase = ddp::Phase::kBackward}); }),
+                  HasSubstr("rank 0 begins phase 99"));
+    }
   });
 }
 

@@ -1,10 +1,12 @@
 // What would train wrongly without a word is an error that names it, on all ranks.
 #include <fmt/format.h>
 
+#include <limits>
 #include <sstream>
 
 #include "lockstep/error.h"
 #include "lockstep/train/models/full_mlp.h"
+#include "parallel/ddp/replica.h"
 #include "parallel/ddp_models.h"
 #include "parallel/ddp_support.h"
 
@@ -183,6 +185,154 @@ TEST_P(Misuse, AGradientThatIsAViewOfTheCallersMemoryIsReducedThere) {
       EXPECT_TRUE(are_equal_on_all_ranks(comm, {flat}));
       EXPECT_GT(flat.abs().sum().item<double>(), 0);
     }
+  });
+}
+
+TEST_P(Misuse, AGradientThatSharesItsMemoryIsNotReducedThere) {
+  struct ViewsImpl : torch::nn::Module {
+    ViewsImpl() {
+      first = register_parameter("first", torch::ones({2, kWidth}));
+      second = register_parameter("second", torch::ones({kWidth, 2}));
+    }
+    torch::Tensor forward() { return first.view({-1}) + second.view({-1}); }
+    torch::Tensor first, second;
+  };
+  for (const bool overlaps : {false, true}) {
+    on_ranks(world(), [&](Communicator& comm) {
+      const auto model = std::make_shared<ViewsImpl>();
+      DdpOptions options = many_buckets();
+      options.overlap = overlaps;
+      DistributedDataParallel ddp(model, comm, options);
+      const auto rank = static_cast<float>(comm.rank());
+      const auto seed = torch::full({2 * kWidth}, rank);
+      const auto mean = static_cast<float>(world() - 1) / 2;
+      for (int step = 0; step < 3; ++step) {
+        model->zero_grad(/*set_to_none=*/true);
+        ddp.forward().backward(seed);  // both gradients are views of it
+        EXPECT_TRUE(torch::equal(seed, torch::full_like(seed, rank))) << "the caller's memory changed";
+        for (const auto& gradient : gradients_of(*model)) {
+          EXPECT_TRUE(torch::equal(gradient, torch::full_like(gradient, mean)));
+        }
+        EXPECT_FALSE(model->first.grad().is_alias_of(model->second.grad()));
+      }
+    });
+  }
+}
+
+/// A loop in which the last rank skips backwards, and what the ranks threw.
+struct Skip {
+  int at = 2;     ///< The iteration.
+  int count = 1;  ///< Iterations from there on.
+  bool accumulates = false;
+  DdpOptions options = many_buckets();
+};
+
+std::vector<std::string> skip_on_last_rank(int world, const Skip& skip, const auto& make_model) {
+  return run_ranks(world, [&](Communicator& comm) {
+    const auto model = make_model();
+    DistributedDataParallel ddp(model, comm, skip.options);
+    const bool skips = comm.rank() == world - 1;
+    for (int i = 0; i < 12; ++i) {
+      std::unique_ptr<NoSync> guard;
+      if (skip.accumulates && i % 3 != 2) guard.reset(new NoSync(ddp.no_sync()));
+      const auto loss = ddp.forward(input_of(comm)).mean();
+      if (skips && i >= skip.at && i < skip.at + skip.count) continue;  // as after a NaN
+      loss.backward();
+    }
+  });
+}
+
+TEST_P(Misuse, ABackwardThatOneRankSkipsIsAnErrorThatNamesRankAndCounts) {
+  const auto make_model = [] { return FullMLP(kWidth, 2, 3); };
+  const std::string others = world() == 2 ? "rank 0: 0" : world() == 3 ? "ranks 0, 1: 0" : "ranks 0, 1, 2: 0";
+  for (const bool overlaps : {true, false}) {
+    for (const auto unequal : {UnequalBatches::kRefuse, UnequalBatches::kIgnore}) {
+      Skip skip;
+      skip.options.overlap = overlaps;
+      skip.options.unequal_batches = unequal;
+      for (const int at : {0, 1, 5}) {
+        skip.at = at;
+        for (const int count : {1, 2}) {
+          skip.count = count;
+          for (const auto& text : skip_on_last_rank(world(), skip, make_model)) {
+            EXPECT_THAT(text,
+                        AllOf(HasSubstr(fmt::format("ddp step {}: forwards in training mode", at + 1)),
+                              HasSubstr(fmt::format("{}; rank {}: {}; hint:", others, world() - 1, count))));
+          }
+        }
+      }
+      skip.accumulates = true;
+      skip.count = 1;
+      for (const int at : {3, 4, 5}) {  // within no_sync, and where gradients are averaged
+        skip.at = at;
+        for (const auto& text : skip_on_last_rank(world(), skip, make_model)) {
+          EXPECT_THAT(text, AllOf(HasSubstr("ddp step 2: forwards in training mode"),
+                                  HasSubstr(fmt::format("{}; rank {}: 1; hint:", others, world() - 1))));
+        }
+      }
+    }
+  }
+}
+
+TEST_P(Misuse, ABackwardThatOneRankSkipsIsAnErrorAlsoIfForwardExchangesSomething) {
+  for (const bool has_buffers : {true, false}) {
+    Skip skip;
+    if (!has_buffers) skip.options.unequal_batches = UnequalBatches::kGlobalMean;
+    const auto thrown = has_buffers
+                            ? skip_on_last_rank(world(), skip, [] { return std::make_shared<NormedImpl>(); })
+                            : skip_on_last_rank(world(), skip, [] { return FullMLP(kWidth, 2, 3); });
+    const auto last = thrown.size() - 1;
+    for (size_t rank = 0; rank < last; ++rank) {
+      EXPECT_THAT(thrown[rank], AllOf(HasSubstr(fmt::format("ddp step 3 on rank {}: ", rank)),
+                                      HasSubstr(fmt::format("rank {} called", last))));
+    }
+    EXPECT_THAT(
+        thrown[last],
+        HasSubstr(fmt::format(
+            "ddp forward 4 on rank {}, after 1 forward in training mode without a backward: ", last)));
+  }
+}
+
+TEST_P(Misuse, AnOrderOfGradientsThatCannotBeIsRefused) {
+  struct OneImpl : torch::nn::Module {
+    OneImpl() { weight = register_parameter("weight", torch::ones({kWidth})); }
+    torch::Tensor forward(const torch::Tensor& input) { return input * weight; }
+    torch::Tensor weight;
+  };
+  on_ranks(world(), [&](Communicator& comm) {
+    const auto model = std::make_shared<OneImpl>();
+    if (comm.rank() != 0) {
+      DistributedDataParallel ddp(model, comm);
+      EXPECT_THAT(thrown_by([&] { ddp.forward(input_of(comm)).mean().backward(); }),
+                  HasSubstr("it has 7 in place of 0"));
+      return;
+    }
+    auto own = comm.split(0).value();  // what a rank does in its first step, but for the order
+    ddp::Replica replica(model, own);
+    replica.compare_shapes();
+    replica.broadcast_parameters(0);
+    own.all_reduce_coalesced({torch::zeros({kWidth})}, ReduceOp::kMean);
+    std::vector<int64_t> said(6, std::numeric_limits<int64_t>::min()), order = {7};
+    own.all_reduce(said, ReduceOp::kMax);
+    own.broadcast(order);
+  });
+}
+
+TEST_P(Misuse, BackwardsThatAllRanksSkipAreLegal) {
+  on_ranks(world(), [&](Communicator& comm) {
+    const auto model = std::make_shared<NormedImpl>();
+    DistributedDataParallel ddp(model, comm, many_buckets());
+    for (int i = 0; i < 6; ++i) {
+      const auto loss = ddp.forward(input_of(comm)).mean();
+      if (i % 3 == 1) continue;
+      loss.backward();
+      EXPECT_TRUE(are_equal_on_all_ranks(comm, gradients_of(*model)));
+    }
+    EXPECT_EQ(ddp.logging_data().steps, 4);
+    // The next forward before a backward, as loops do that prefetch.
+    auto next = ddp.forward(input_of(comm)).mean();
+    for (int i = 0; i < 3; ++i) std::exchange(next, ddp.forward(input_of(comm)).mean()).backward();
+    EXPECT_EQ(ddp.logging_data().steps, 7);
   });
 }
 

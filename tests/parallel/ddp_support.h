@@ -23,7 +23,7 @@ inline DdpOptions many_buckets() {
 
 /// Rank r's share of a batch: every world-th row.
 inline torch::Tensor shard(const torch::Tensor& batch, int rank, int world) {
-  return batch.slice(0, rank, c10::nullopt, world).contiguous();
+  return batch.slice(0, rank, batch.size(0), world).contiguous();
 }
 
 /// Fills parameters and buffers by a generator of its own: threads share torch's.

@@ -141,33 +141,34 @@ Cuts lopsided(int64_t layers, int stages) {
   return cuts;
 }
 
-/// A stage that is no Sequential, and keeps the first of its masks.
+/// Drops elements, and keeps its masks.
 struct MaskedImpl : torch::nn::Module {
   torch::Tensor forward(const torch::Tensor& x) {
-    const torch::Tensor drawn = torch::dropout(torch::ones_like(x), 0.5, /*train=*/true);
-    if (!mask.defined()) mask = drawn.detach().clone();
-    return x * drawn;
+    masks.push_back(torch::dropout(torch::ones_like(x), 0.5, /*train=*/true).detach().clone());
+    return x * masks.back();
   }
-  torch::Tensor mask;
+  std::vector<torch::Tensor> masks;
 };
 TORCH_MODULE(Masked);
 
-/// Stages that were not cut from one model: each draws its own masks all the same.
-void check_masks_of_strangers(Communicator& comm, bool in_sequentials, Problems& problems) {
-  Masked masked;
-  torch::nn::Sequential around(masked);  // a layer "0" on every rank
-  Pipeline pipeline(in_sequentials ? AnyModel(around) : AnyModel(masked), comm, mean_squared_error,
-                    {.microbatches = 2});
-  const auto x = random(1, {32, kDim});
-  pipeline.step(x, x);
-  const auto world = static_cast<int64_t>(comm.world_size());
-  auto all = torch::empty({world, masked->mask.numel()});
-  comm.all_gather(masked->mask, all);
-  for (int64_t a = 0; a < world; ++a) {
-    for (int64_t b = a + 1; b < world; ++b) {
+/// Every step, micro-batch, layer and stage draws its own mask, also if stages were not cut from one model.
+void check_masks(Communicator& comm, bool in_sequentials, Problems& problems) {
+  Masked first, second;
+  torch::nn::Sequential both(first, second);  // layers "0" and "1" on every rank
+  Pipeline pipeline(in_sequentials ? AnyModel(both) : AnyModel(first), comm, mean_squared_error,
+                    {.microbatches = 3});
+  const auto x = random(1, {48, kDim});
+  for (int step = 0; step < 2; ++step) pipeline.step(x, x);
+  auto masks = first->masks;
+  masks.insert(masks.end(), second->masks.begin(), second->masks.end());
+  const auto own = torch::stack(masks).flatten(1);
+  auto all = torch::empty({comm.world_size() * own.size(0), own.size(1)});
+  comm.all_gather(own, all);
+  for (int64_t a = 0; a < all.size(0); ++a) {
+    for (int64_t b = a + 1; b < all.size(0); ++b) {
       require(problems, !torch::equal(all[a], all[b]),
-              fmt::format("stages {} and {}, {}Sequentials, draw the same masks", a, b,
-                          in_sequentials ? "" : "no "));
+              fmt::format("masks {} and {} of {} on each rank, {}Sequentials, are the same", a, b,
+                          own.size(0), in_sequentials ? "" : "no "));
     }
   }
 }
@@ -211,7 +212,7 @@ std::vector<std::string> check_pipeline_dropout(Communicator& comm) {
       }
     }
   }
-  for (const bool in_sequentials : {false, true}) check_masks_of_strangers(comm, in_sequentials, problems);
+  for (const bool in_sequentials : {false, true}) check_masks(comm, in_sequentials, problems);
   return problems;
 }
 

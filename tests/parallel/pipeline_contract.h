@@ -13,7 +13,8 @@ namespace lockstep::test {
 /// that do not divide or are fewer than ranks, sums and means, accumulation.
 std::vector<std::string> check_pipeline_results(Communicator& comm);
 
-/// Dropout masks are those of a pipeline of one rank, however the model is cut, and whether it recomputes.
+/// Dropout masks are those of a pipeline of one rank, however the model is cut, and whether it recomputes;
+/// no two steps, micro-batches, layers or stages draw the same.
 std::vector<std::string> check_pipeline_dropout(Communicator& comm);
 
 /// A weight that the first and the last stage share stays the same to the last bit.

@@ -1,6 +1,11 @@
 // Corners in which a pipeline would train wrongly without a word, or leave ranks waiting for each other.
+#include <limits>
+
+#include "parallel/ddp/agreement.h"
+#include "parallel/pipeline/step.h"
 #include "parallel/pipeline_models.h"
 #include "parallel/pipeline_support.h"
+#include "support/refusal.h"
 
 namespace lockstep::test {
 namespace {
@@ -54,6 +59,45 @@ TEST(PipelineCorners, ATargetWithoutSamplesIsTheSameErrorOnAllAndHarmless) {
     EXPECT_THAT(thrown_by([&] { pipeline.step(x, torch::tensor(1.0F)); }),
                 HasSubstr("rank 1's target is a single number"));
     pipeline.step(x, x);
+  });
+}
+
+TEST(PipelineCorners, AFormThatNoStageCanHaveMadeIsRefusedByValue) {
+  using Words = std::array<int64_t, pipeline::kFormWords>;
+  const auto refusal = [](const Words& words) {
+    return refusal_of<Error>([&] { pipeline::form_of_words(words); });
+  };
+  const auto type = static_cast<int64_t>(torch::kFloat);
+  const auto form = pipeline::form_of_words({type, 3, 2, 0, 5});
+  EXPECT_EQ(form.sizes, std::vector<int64_t>({2, 0, 5}));
+  EXPECT_EQ(form.type, torch::kFloat);
+  EXPECT_EQ(pipeline::form_of_words({type, 0, 7}).sizes, std::vector<int64_t>());
+  EXPECT_EQ(pipeline::form_of_words({type, 8, 1, 2, 3, 4, 5, 6, 7, 8}).sizes.size(), 8U);
+  for (const int64_t dimensions : {int64_t{-1}, int64_t{-3}, int64_t{9}, std::numeric_limits<int64_t>::min(),
+                                   std::numeric_limits<int64_t>::max()}) {
+    EXPECT_THAT(refusal({type, dimensions, 1}),
+                HasSubstr("a tensor of " + std::to_string(dimensions) + " dimensions, expected 0 to 8"));
+  }
+  for (const int64_t other :
+       {int64_t{-1}, int64_t{1'000}, int64_t{1} << 40, type + 256, static_cast<int64_t>(torch::kLong)}) {
+    EXPECT_THAT(refusal({other, 1, 1}), HasSubstr("of type number " + std::to_string(other)));
+  }
+  EXPECT_THAT(refusal({type, 2, 4, -4}), HasSubstr("shape [4, -4]"));
+  EXPECT_THAT(refusal({type, 3, int64_t{1} << 31, int64_t{1} << 30, 1}), HasSubstr("no memory can hold"));
+}
+
+TEST(PipelineCorners, ATextOfALengthThatCannotBeIsRefusedByRankAndValue) {
+  on_ranks(3, [](Communicator& comm) {
+    for (const int64_t length : {int64_t{-5}, std::numeric_limits<int64_t>::max()}) {
+      if (comm.rank() == 1) {
+        std::vector<int64_t> forged = {length};
+        std::vector<int64_t> all(3);
+        comm.all_gather(forged, all);
+      } else {
+        EXPECT_THAT(thrown_by([&] { ddp::gather_texts(comm, "abc"); }),
+                    HasSubstr("rank 1 announced a text of " + std::to_string(length) + " bytes"));
+      }
+    }
   });
 }
 

@@ -175,8 +175,8 @@ TEST(SyncBatchNorm, TakesInputsOfTwoThreeAndMoreDimensions) {
 
 TEST(SyncBatchNorm, TakesTheOptionsOfBatchNorm) {
   using O = SyncBatchNormOptions;
-  for (const auto& options : {O(3).affine(false), O(3).track_running_stats(false),
-                              O(3).momentum(c10::nullopt), O(3).momentum(0.7).eps(0.5)}) {
+  for (const auto& options : {O(3).affine(false), O(3).track_running_stats(false), O(3).momentum({}),
+                              O(3).momentum(0.7).eps(0.5)}) {
     expect_as_whole({.shards = {2, 3}, .shape = {3, 4, 4}, .options = options, .steps = 3});
     expect_as_whole({.shards = {2, 3}, .shape = {3, 4, 4}, .options = options, .type = torch::kDouble});
   }

@@ -74,7 +74,7 @@ TEST(PlanPipelineCommand, ReadsBackItsOwnForms) {
 TEST(PlanPipelineCommand, WritesJsonWithTimesAndVerdict) {
   const auto document = json::parse(
       plan_pipeline({"--schedule", "gpipe", "--stages", "2", "--microbatches", "2", "--json"}).output);
-  EXPECT_EQ(plan::pipeline_from_json(document),
+  EXPECT_EQ(plan::pipeline_from_json(document.dump()),
             plan::make_pipeline_plan("gpipe", {.ranks = 2, .microbatches = 2}));
   EXPECT_EQ(document["actions"][1][1]["text"], "1F0");
   EXPECT_EQ(document["actions"][1][1]["start"], 1);
@@ -131,7 +131,7 @@ TEST(PlanPipelineCommand, RefusesBadUsageWithAHint) {
   const std::pair<std::vector<std::string>, std::string> cases[] = {
       {{"--schedule", "2f2b"}, "schedule '2f2b': unknown; hint: one of naive, gpipe"},
       {{"--schedule", "1f1b", "--stages", "0"}, "--stages: 0 is not between 1 and 32768"},
-      {{"--schedule", "1f1b", "--microbatches", "many"}, "--microbatches: 'many' is not a number"},
+      {{"--schedule", "1f1b", "--microbatches", "many"}, "--microbatches: 'many' is not a whole number"},
       {{"--schedule", "1f1b", "--chunks", "2"},
        "--chunks 2: 1f1b has one chunk on each rank; hint: interleaved has several"},
       {{"--schedule", "interleaved", "--chunks", "1"}, "interleaved: 1 chunk; hint: 2 or more, or 1f1b"},

@@ -60,7 +60,7 @@ TEST(PlanCommand, WritesJsonThatReadsBackAndTellsRowsVerdictAndTraffic) {
   EXPECT_EQ(document["traffic"]["rounds"], 2);
   EXPECT_EQ(document["ranks"][1][0]["kind"], "send");
   EXPECT_EQ(document["ranks"][1][0]["row"], 2);
-  EXPECT_EQ(plan::plan_from_json(document).root, 2);
+  EXPECT_EQ(plan::plan_from_json(document.dump()).root, 2);
 }
 
 TEST(PlanCommand, ReadsBackItsOwnTextAndJson) {
@@ -94,7 +94,7 @@ TEST(PlanCommand, RefusesWhatIsNoPlanWithExit2ByLine) {
   const std::string path = (folder / "plan").string();
   const std::pair<std::string, std::string> cases[] = {
       {"plan all_reduce ring world 2\nrank 0\n", "plan text line 1: ends before 'root'"},
-      {"{\"collective\":\n\n \"all_reduce\",,}", "plan json line 3: no valid JSON from here on"},
+      {"{\"collective\":\n\n \"all_reduce\",,}", "plan json line 3: not valid JSON from here on"},
       {"{\"collective\": \"all_reduce\"}", "plan json /: 'algorithm' is missing"},
       {"", "plan text line 1: no plan"},
   };

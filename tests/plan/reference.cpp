@@ -69,7 +69,7 @@ std::string fault_of(const Plan& plan, Count count, uint64_t seed) {
 }
 
 std::string order_fault_of(const Plan& plan, Count count, uint64_t seed) {
-  return run<float>(plan, count, seed);
+  return run<Term>(plan, count, seed);
 }
 
 std::string any_fault_of(const Plan& plan, int runs, uint64_t seed) {

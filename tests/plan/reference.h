@@ -15,8 +15,8 @@ namespace lockstep::plan::reference {
 /// Returns what went wrong, or "" if every rank got what the collective promises.
 std::string fault_of(const Plan& plan, Count count, uint64_t seed);
 
-/// The same with floating-point numbers whose sums depend on the order of adding: all ranks must end with the
-/// same bits, those of the declared order if it is by rank or by node.
+/// The same with values whose sums depend on the order of adding and on the side of each operand: all ranks
+/// must end with the same bits, those of the declared order if it is by rank or by node.
 std::string order_fault_of(const Plan& plan, Count count, uint64_t seed);
 
 /// The first fault of several interleavings and counts; "" if there is none. `runs` interleavings of each

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <bit>
 #include <optional>
 #include <type_traits>
 #include <vector>
@@ -25,6 +24,14 @@ inline uint64_t mixed(uint64_t a, uint64_t b, uint64_t c) {
   return value ^ (value >> 32);
 }
 
+/// A number whose sums differ by the order of adding and by the side of each operand.
+struct Term {
+  uint64_t bits = 0;
+  static Term of(uint64_t bits) { return {bits}; }
+  friend Term operator+(Term left, Term right) { return {mixed(left.bits, right.bits, 3)}; }
+  bool operator==(const Term&) const = default;
+};
+
 /// What ranks bring and what they must get.
 template <typename Value>
 class Data {
@@ -33,13 +40,12 @@ class Data {
 
   Count elements(int chunk) const { return chunk_elements(plan_, count_, chunk, 1); }
 
-  /// Integers add exactly, modulo 2^64; floats of many sizes do not.
+  /// Integers add exactly, modulo 2^64.
   static Value value(uint64_t a, uint64_t b, uint64_t c) {
-    const uint64_t bits = mixed(a, b, c);
-    if constexpr (std::is_floating_point_v<Value>) {
-      return static_cast<Value>(1 + bits % 8191) / static_cast<Value>(1 + (bits >> 32) % 8191);
+    if constexpr (kExact) {
+      return mixed(a, b, c);
     } else {
-      return bits;
+      return Value::of(mixed(a, b, c));
     }
   }
 
@@ -100,7 +106,7 @@ class Data {
         const auto expected = from ? contribution(*from, chunk) : sum(chunk, results);
         const auto& found = memory[static_cast<size_t>(slot)];
         for (size_t i = 0; i < expected.size(); ++i) {
-          if (same(found[i], expected[i])) continue;
+          if (found[i] == expected[i]) continue;
           return fmt::format("rank {} slot {} element {} is wrong", rank, slot, i);
         }
       }
@@ -109,17 +115,12 @@ class Data {
   }
 
  private:
+  static constexpr bool kExact = std::is_same_v<Value, uint64_t>;
   struct Promise {
     int slot;
     int chunk;
     std::optional<int> from;  ///< Whose contribution; the sum of all if nobody's.
   };
-
-  static bool same(Value a, Value b) {
-    if constexpr (std::is_floating_point_v<Value>)
-      return std::bit_cast<uint32_t>(a) == std::bit_cast<uint32_t>(b);
-    return a == b;
-  }
 
   std::vector<Promise> promised(int rank) const {
     const bool is_root = rank == plan_.root;
@@ -164,7 +165,7 @@ class Data {
   /// Where the order is not told, it is what the first rank that has the sum has.
   Buffer<Value> sum(int chunk, const std::vector<Memory<Value>>& results) const {
     const bool told = plan_.order == Order::kRank || plan_.order == Order::kNode;
-    if (std::is_floating_point_v<Value> && !told) {
+    if (!kExact && !told) {
       const int first = plan_.collective == Collective::kReduceScatter ? chunk
                         : plan_.collective == Collective::kReduce      ? plan_.root
                                                                        : 0;
@@ -188,7 +189,7 @@ class Data {
   }
 
   static void add(Buffer<Value>& sum, const Buffer<Value>& other) {
-    for (size_t i = 0; i < sum.size(); ++i) sum[i] = static_cast<Value>(sum[i] + other[i]);
+    for (size_t i = 0; i < sum.size(); ++i) sum[i] = sum[i] + other[i];
   }
 
   const Plan& plan_;

@@ -89,7 +89,7 @@ class Machine {
     if (step.kind == Kind::kCombine && !combine(self, step)) return true;
     if (step.kind == Kind::kPost) ++self.posts;
     if (step.kind == Kind::kCopy)
-      store(self, step.slots, read(self, {step.from, step.slots.count}, step.chunk), false);
+      store(self, step.slots, read(self, {step.from, step.slots.count}, step.chunk));
     ++self.next;
     return true;
   }
@@ -123,14 +123,14 @@ class Machine {
       return false;
     }
     const int k = self.stored++;
-    store(at(step.destinations.rank_of(k)), {step.destinations.slot_of(k), step.width}, self.sum, false);
+    store(at(step.destinations.rank_of(k)), {step.destinations.slot_of(k), step.width}, self.sum);
     if (self.stored < step.destinations.count) return false;
     self.loaded = self.stored = 0;
     return true;
   }
 
   static void add(Buffer<Value>& sum, const Buffer<Value>& term) {
-    for (size_t i = 0; i < term.size(); ++i) sum[i] = static_cast<Value>(sum[i] + term[i]);
+    for (size_t i = 0; i < term.size(); ++i) sum[i] = sum[i] + term[i];
   }
 
   Message read(const Rank& from, Slots slots, int chunk) const {
@@ -142,16 +142,22 @@ class Machine {
     return message;
   }
 
-  static void store(Rank& to, Slots slots, const Message& message, bool adds) {
+  static void store(Rank& to, Slots slots, const Message& message) {
     for (int k = 0; k < slots.count; ++k) {
-      auto& slot = to.memory[static_cast<size_t>(slots.first + k)];
       const auto& piece = message[static_cast<size_t>(k)];
-      if (adds) {
-        add(slot, piece);
-      } else {
-        std::copy(piece.begin(), piece.end(), slot.begin());
-      }
+      std::copy(piece.begin(), piece.end(), to.memory[static_cast<size_t>(slots.first + k)].begin());
     }
+  }
+
+  /// Of a receive: adds what came on the side that the ranks' numbers decide.
+  void store_received(int rank, Rank& self, const Step& step, Message message) {
+    for (size_t k = 0; step.kind == Kind::kRecvReduce && k < message.size(); ++k) {
+      auto& piece = message[k];
+      const auto& own = self.memory[static_cast<size_t>(step.slots.first) + k];
+      for (size_t i = 0; i < piece.size(); ++i)
+        piece[i] = step.peer < rank ? piece[i] + own[i] : own[i] + piece[i];
+    }
+    store(self, step.slots, message);
   }
 
   /// A message of no elements is not sent; a barrier's is, unless it has no slots.
@@ -179,8 +185,7 @@ class Machine {
     if (receive(rank, self)) return true;
     if (!send_first && send(rank, self)) return true;
     if (!self.sends.empty() || !self.receives.empty()) return false;
-    for (const auto& [step, message] : self.late)
-      store(self, step.slots, message, step.kind == Kind::kRecvReduce);
+    for (auto& [step, message] : self.late) store_received(rank, self, step, std::move(message));
     self.late.clear();
     self.in_messages = false;
     return true;
@@ -224,7 +229,7 @@ class Machine {
     if (!fits) {
       fault_ = fmt::format("rank {} receives a message of another size", rank);
     } else if (early_) {
-      store(self, step.slots, message, step.kind == Kind::kRecvReduce);
+      store_received(rank, self, step, std::move(message));
     } else {
       self.late.emplace_back(step, std::move(message));
     }

@@ -1,4 +1,5 @@
 // Bad plans, made by hand: what only a careful verifier sees.
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -8,6 +9,7 @@
 #include "lockstep/plan/stored.h"
 #include "lockstep/plan/text.h"
 #include "lockstep/plan/verify.h"
+#include "plan/reference.h"
 
 namespace lockstep::plan {
 namespace {
@@ -83,6 +85,56 @@ TEST(Refusal, AReceiveIsNotOrderedByALaterOneOfItsRound) {
                  "  0 send 0 slot 0\n"
                  "rank 2\n  0 recv 0 slot 0\n  1 send 0 slot 0\n"),
       HasSubstr("while rank"));
+}
+
+TEST(Refusal, AllRanksKeepEachOperandOnTheSameSide) {
+  // Both ranks add both contributions. If each put its own on the left, max(0, -0) would differ.
+  const auto plan = [](const char* order, const char* second) {
+    return fmt::format(
+        "plan all_reduce mine world 2 root 0 chunks 1 slots 2 split order {} sends rendezvous\n"
+        "rank 0\n  0 send 1 slot 0\n  0 recv 1 slot 1 chunk 0\n"
+        "  1 combine 2x 0:0+0:1 to 1x 0:0+0:0 width 1 chunk 0\n"
+        "rank 1\n  0 send 0 slot 0\n  0 recv 0 slot 1 chunk 0\n"
+        "  1 combine 2x 1:{} to 1x 1:0+0:0 width 1 chunk 0\n",
+        order, second);
+  };
+  const char* const own_first = "0+0:1";
+  const char* const own_last = "1+0:-1";
+  EXPECT_EQ(problem_of(plan("tree", own_first)),
+            "rank 1 has added chunk 0 in another order than the ranks before it");
+  EXPECT_EQ(problem_of(plan("rank", own_first)),
+            "rank 1 has added chunk 0 in another order than the declared one (rank)");
+  for (const char* order : {"tree", "rank"}) {
+    EXPECT_EQ(problem_of(plan(order, own_last)), "accepted");
+    EXPECT_NE(reference::order_fault_of(parse(plan(order, own_first)), 3, 1), "");
+    EXPECT_EQ(reference::order_fault_of(parse(plan(order, own_last)), 3, 1), "");
+  }
+}
+
+TEST(Refusal, ThePlaceApartIsOneOfTheRanksOwnSlots) {
+  const Plan direct = direct_all_reduce(2);  // 2 chunks, 4 slots
+  const auto problem = [&](int width, int except_slot) {
+    const Places apart = {.rank = 0, .slot = 0, .count = 1, .except = 0, .except_slot = except_slot};
+    const Places own = {.rank = 0, .slot = 0, .count = 1};
+    const Step loads = {.kind = Kind::kCombine, .width = width, .sources = apart, .destinations = own};
+    const Step stores = {.kind = Kind::kCombine, .width = width, .sources = own, .destinations = apart};
+    const auto of_loads = verify(stored(direct, {{loads}, {}})).problem;
+    const auto of_stores = verify(stored(direct, {{stores}, {}})).problem;
+    const auto refuses = [](const std::string& text) {
+      return text.find("is not there") != std::string::npos;
+    };
+    EXPECT_EQ(refuses(of_loads), refuses(of_stores)) << of_stores;
+    return of_loads;
+  };
+  for (const auto& [width, last] : {std::pair{1, 3}, {2, 2}}) {
+    EXPECT_THAT(problem(width, -1), HasSubstr("slot -1 is not there"));
+    EXPECT_THAT(problem(width, last + 1), HasSubstr(fmt::format("slot {} is not there", last + 1)));
+    EXPECT_THAT(problem(width, last), testing::Not(HasSubstr("is not there")));
+  }
+  const Places of_another = {.rank = 0, .rank_step = 1, .slot = 0, .count = 2, .except = 1, .except_slot = 2};
+  const Step step = {
+      .kind = Kind::kCombine, .sources = of_another, .destinations = {.rank = 0, .slot = 0, .count = 1}};
+  EXPECT_THAT(verify(stored(direct, {{step}, {}})).problem, HasSubstr("the place apart is not its own"));
 }
 
 TEST(Refusal, DoublingUntilItVanishesIsNoProof) {

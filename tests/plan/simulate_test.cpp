@@ -5,7 +5,10 @@
 
 #include "lockstep/error.h"
 #include "lockstep/plan/all_reduce.h"
+#include "lockstep/plan/collectives.h"
 #include "lockstep/plan/cost.h"
+#include "lockstep/plan/text.h"
+#include "plan/links.h"
 
 namespace lockstep::plan {
 namespace {
@@ -60,6 +63,35 @@ TEST(Simulate, ASlowLinkCountsInItsOwnDirection) {
   EXPECT_EQ(simulate(plan, {.between = kSlow, .slow_links = {{{1, 0}, 5.0}}}, kDivisible).time_s, plain);
 }
 
+TEST(Simulate, ASlowReceiverHoldsUpWhatIsSentToIt) {
+  // Data goes one way only: the slow rank is never a sender.
+  const double even = simulate(linear_broadcast(4, 0), {.between = kSlow}, 1000).time_s;
+  const double uneven = simulate(linear_broadcast(4, 0), {.between = kSlow, .slow = {{3, 4.0}}}, 1000).time_s;
+  EXPECT_NEAR(uneven, even / 3 * (1 + 1 + 4), 1e-12);
+  const Network one_node{.inside = kFast, .ranks_per_node = 4, .slow = {{3, 4.0}}};
+  EXPECT_NEAR(simulate(pull_broadcast(4, 0), one_node, 1000).time_s, 4 * (2 * 1e-6 + 4000 * 1e-11), 1e-12);
+}
+
+TEST(Simulate, ABufferedSendTakesTheWayOutAndDoesNotWaitForItsReceive) {
+  Plan broadcast = linear_broadcast(5, 0);
+  const double in_turn = simulate(broadcast, {.between = kSlow}, 1000).time_s;
+  broadcast.sends = Sends::kBuffered;
+  EXPECT_DOUBLE_EQ(simulate(broadcast, {.between = kSlow}, 1000).time_s, in_turn);
+
+  // Rank 0 is busy until 3 with what rank 1 and then rank 3 sent; rank 3 goes on at 2, with what rank 2 sent.
+  Plan busy = parse(
+      "plan broadcast mine world 5 root 0 chunks 1 slots 1 split order none sends buffered\n"
+      "rank 0\n  0 recv 1 slot 0\n  1 recv 1 slot 0\n  2 recv 3 slot 0\n"
+      "rank 1\n  0 send 0 slot 0\n  1 send 0 slot 0\n"
+      "rank 2\n  0 recv 4 slot 0\n  1 send 3 slot 0\n"
+      "rank 3\n  0 send 0 slot 0\n  1 recv 2 slot 0\n  2 send 4 slot 0\n"
+      "rank 4\n  0 send 2 slot 0\n  1 recv 3 slot 0\n");
+  EXPECT_DOUBLE_EQ(simulate(busy, {.between = {.latency_s = 1}}, 1).time_s, 3);
+  busy.sends = Sends::kRendezvous;
+  EXPECT_DOUBLE_EQ(simulate(busy, {.between = {.latency_s = 1}}, 1).time_s,
+                   5);  // nobody sends to rank 3 before 3
+}
+
 TEST(Simulate, TwoLevelsMakeHierarchicalWin) {
   const Network network{
       .between = {.latency_s = 5e-6, .s_per_byte = 8e-10}, .inside = kFast, .ranks_per_node = 8};
@@ -91,6 +123,15 @@ TEST(Traffic, OfNaiveAllPassesTheRootsLink) {
   EXPECT_EQ(traffic.bytes_at_rank, 2 * 7 * 400);
   EXPECT_EQ(traffic.bytes_per_link, 400);
   EXPECT_EQ(traffic.rounds, 2);
+}
+
+TEST(Traffic, OfALinkIsKeptWhenItsSenderGetsManyPartners) {
+  Links links(100);
+  links.add(0, 1, 70);
+  for (int partner = 2; partner < 100; ++partner) links.add(0, partner, 10);
+  EXPECT_EQ(links.most(), 70);
+  links.add(0, 1, 5);
+  EXPECT_EQ(links.most(), 75);
 }
 
 TEST(Traffic, IsTheSameForVerifierAndSimulator) {

@@ -57,6 +57,14 @@ TEST(ChromeTrace, NamesRanksAndStreamsAndTellsWhatWasDropped) {
                    R"(thread_name pid 1 tid 6 "communication 2")", R"(thread_name pid 2 tid 4 "user")"}));
 }
 
+TEST(ChromeTrace, SpansThatFollowEachOtherShareAThread) {
+  Trace trace{.ranks = {{.rank = 0}}};
+  for (const int64_t begin : {0, 10, 20}) trace.spans.push_back({.begin_ns = begin, .end_ns = begin + 10});
+  std::set<int> threads;
+  for (const json& span : events(json::parse(to_chrome(trace)), "X")) threads.insert(span["tid"].get<int>());
+  EXPECT_EQ(threads.size(), 1U) << "each begins when the one before ends";
+}
+
 TEST(ChromeTrace, OfNothingIsStillATrace) {
   const json document = json::parse(to_chrome({}));
   EXPECT_EQ(document["traceEvents"], json::array());

@@ -5,10 +5,12 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <chrono>
 #include <map>
 #include <thread>
 
 #include "lockstep/trace/writer.h"
+#include "trace/ring.h"
 
 namespace lockstep::trace {
 namespace {
@@ -116,6 +118,29 @@ TEST(TraceThreads, AreReadWholeWhileTheyOverwriteTheirRings) {
   int64_t all = static_cast<int64_t>(trace.spans.size());
   for (const RankRecord& rank : trace.ranks) all += rank.dropped;
   EXPECT_EQ(all, kRanks * kThreadsPerRank * kSpans);
+}
+
+TEST(TraceRing, AReaderLeavesOutWhatIsOverwrittenWhileItReads) {
+  constexpr size_t kCapacity = 50'000;  // long to read, so that the writer overtakes the reader
+  Ring ring(0, kCapacity);
+  std::atomic<bool> over = false;
+  std::thread writer([&] {
+    for (int64_t i = 0; !over; ++i) ring.append(Event::of(kName, i, i, {}));
+  });
+  const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(60);
+  bool overtaken = false;
+  while (!overtaken && std::chrono::steady_clock::now() < deadline && !testing::Test::HasFailure()) {
+    std::vector<Span> spans;
+    const int64_t dropped = ring.read(spans);
+    overtaken = dropped > 0 && spans.size() < kCapacity;
+    const int64_t newest = dropped + std::ssize(spans) - 1;
+    for (int64_t i = 0; i < std::ssize(spans) && !testing::Test::HasFailure(); ++i) {
+      EXPECT_EQ(spans[static_cast<size_t>(i)].begin_ns, newest - i);
+    }
+  }
+  over = true;
+  writer.join();
+  EXPECT_TRUE(overtaken);
 }
 
 TEST(TraceThreads, MayWriteWhileTracingStartsAndStops) {

@@ -1,6 +1,8 @@
 // What `lockstep train` leaves, says and refuses.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <linux/capability.h>
+#include <sys/prctl.h>
 
 #include <fstream>
 
@@ -159,6 +161,97 @@ TEST(TrainCommand, RefusesAFolderThatHoldsARunOrCannotBeMade) {
   EXPECT_THAT(training.errors(), HasSubstr("--resume of which run?"));
   training.run({"train", "--resume", "--run-dir", "gone"}, 2);
   EXPECT_THAT(training.errors(), HasSubstr("gone/run.json is missing"));
+}
+
+/// In a shell, so that its words may close descriptors; the exit code.
+Finished in_shell(const Training& training, const Training::Words& words, const std::string& redirections) {
+  std::string line = "'" LOCKSTEP_COMMAND "'";
+  for (const auto& word : words) line += " '" + word + "'";
+  return run_to_end(
+      {"bash", "-c", line + " " + redirections},
+      {.environment = {{"OMP_NUM_THREADS", "1"}, {"OPENBLAS_NUM_THREADS", "1"}}, .folder = training / ""});
+}
+
+TEST(TrainCommand, OutputThatIsLostIsAFailureOfAWholeRun) {
+  Training training;
+  const auto full = in_shell(training, training.train("run", {"--max-restarts", "3"}), "> /dev/full");
+  EXPECT_EQ(full.exit_code, 1);
+  EXPECT_EQ(
+      full.errors,
+      "lockstep: standard output: not all of it could be written; hint: the run is whole, its folder has all "
+      "numbers\n");
+  EXPECT_EQ(json::parse(read_file(training / "run/summary.json")).at("step"), 12);
+  EXPECT_THAT(read_file(training / "run/logs/rank_0/stderr.log"), Not(HasSubstr("restart")));
+  EXPECT_EQ(in_shell(training, training.train("closed"), "<&- >&- 2>&-").exit_code, 0)
+      << "nobody asked for it";
+  for (const std::string verb : {"eval", "generate"}) {
+    for (const std::string lost : {"> /dev/full 2> /dev/full", "<&- >&- 2>&-"})
+      EXPECT_EQ(in_shell(training, {verb, "run"}, lost).exit_code, 1) << verb << lost;
+    EXPECT_EQ(in_shell(training, {verb, "gone"}, "2> /dev/full").exit_code, 2) << verb;
+  }
+}
+
+TEST(TrainMistakes, InARunsFilesAreNamedInPlainWords) {
+  Training training;
+  training.run(training.train("run"));
+  const std::string last = "checkpoints/step_00000012/";
+  const auto damaged = [&](const std::string& file, const std::string& text) {
+    std::filesystem::remove_all(training / "bad");
+    std::filesystem::copy(training / "run", training / "bad", std::filesystem::copy_options::recursive);
+    std::ofstream(training / "bad" / file) << text;
+  };
+  for (const std::string text : {"nonse{", "[1]"}) {
+    for (const std::string file : {"run.json", "config.json", "tokenizer.json"}) {
+      damaged(file, text);
+      const auto refused = in_shell(training, {"train", "--resume", "--run-dir", "bad", "--steps", "13"}, "");
+      EXPECT_NE(refused.exit_code, 0) << file << text;
+      EXPECT_THAT(refused.errors, AllOf(HasSubstr("bad/" + file), Not(HasSubstr("json.exception")))) << text;
+    }
+    for (const std::string file : {"state.json", "tokenizer.json", "config.json", "manifest.json"}) {
+      damaged(last + file, text);
+      const auto refused = in_shell(training, {"eval", "bad/" + last}, "");
+      EXPECT_NE(refused.exit_code, 0) << file << text;
+      EXPECT_THAT(refused.errors, AllOf(HasSubstr(file), Not(HasSubstr("json.exception")))) << text;
+    }
+  }
+}
+
+/// What root may do beyond others is taken from it; others have it not.
+void drop_file_rights() {
+  for (const int capability : {CAP_DAC_OVERRIDE, CAP_DAC_READ_SEARCH})
+    prctl(PR_CAPBSET_DROP, capability, 0, 0, 0);
+}
+
+TEST(TrainCommand, SaysWhatMayNotBeWrittenOrRead) {
+  Training training;
+  training.run(training.train("run"));
+  using std::filesystem::perms;
+  const auto expect = [&](const std::string& path, perms rights, const Training::Words& words) {
+    std::filesystem::permissions(training / path, rights);
+    Training::Words command = words;
+    command.insert(command.begin(), LOCKSTEP_COMMAND);
+    const auto refused = run_to_end(command, {.folder = training / "", .before = drop_file_rights});
+    std::filesystem::permissions(training / path, perms::owner_all);
+    EXPECT_NE(refused.exit_code, 0);
+    EXPECT_THAT(refused.errors, AllOf(HasSubstr("Permission denied; hint: "), HasSubstr("run/"),
+                                      Not(HasSubstr("checkpoint: cannot"))));
+  };
+  const Training::Words resume = {"train", "--resume", "--run-dir", "run", "--steps", "13"};
+  expect("run", perms::owner_read | perms::owner_exec, resume);
+  expect("run/run.json", perms::none, resume);
+  expect("run/checkpoints", perms::none, {"eval", "run"});
+}
+
+TEST(TrainCommand, SaysThatItReadsALargeFile) {
+  Training training;
+  std::ofstream(training / "large.txt") << "\xff";  // refused as soon as it has been read
+  std::filesystem::resize_file(training / "large.txt", 64 << 20);
+  training.run(training.train("run", {"--data", "large.txt"}), 2);
+  EXPECT_THAT(training.errors(), testing::StartsWith("lockstep train: reading large.txt (64.00 MiB): "));
+  std::filesystem::create_directory(training / "texts");
+  std::filesystem::rename(training / "large.txt", training / "texts/a.txt");
+  training.run(training.train("run", {"--data", "texts"}), 2);
+  EXPECT_THAT(training.errors(), testing::StartsWith("lockstep train: reading texts (64.00 MiB): "));
 }
 
 TEST(Generate, GivesTheSameTextForTheSameSeedAndStreamsFromRunOrCheckpoint) {

@@ -116,7 +116,11 @@ TEST(TrainRanks, OfSrunMustKnowTheRunsFolder) {
 TEST(TrainErrors, OfLibTorchAreShownWithoutItsFrames) {
   Training training;
   training.run(training.train("run"));
-  std::filesystem::remove_all(training / "run/checkpoints");
+  // As if it had been killed at once: with a checkpoint, another config would be refused.
+  for (const char* file : {"checkpoints", "metrics.jsonl", "summary.json"}) {
+    std::filesystem::remove_all(training / "run" / file);
+  }
+  std::filesystem::create_directory(training / "run/checkpoints");
   auto config = nlohmann::json::parse(read_file(training / "run/config.json"));
   config["vocab_size"] = 3;
   std::ofstream(training / "run/config.json") << config;

@@ -1,8 +1,10 @@
 // The caching heap in shared memory.
 #include "transport/arena.h"
 
+#include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -128,25 +130,102 @@ TEST(Arena, RefusesMoreThanThereIsByAnErrorAndGoesOn) {
   arena.deallocate(arena.allocate(kSpan));
 }
 
+/// What making an arena of this span throws under a limit of the process; exits with 7.
+void make_under_limit(__rlimit_resource which, size_t limit_bytes, size_t span_bytes) {
+  rlimit limit{};
+  getrlimit(which, &limit);
+  limit.rlim_cur = limit_bytes;
+  setrlimit(which, &limit);
+  try {
+    const Arena arena(span_bytes);
+  } catch (const Error& error) {
+    std::fputs(error.what(), stderr);
+    std::_Exit(7);
+  }
+}
+
 #if !defined(LOCKSTEP_ASAN) && !defined(LOCKSTEP_TSAN)  // whose shadows take terabytes of addresses
 TEST(ArenaDeathTest, NamesTheLimitOfAddressesThatItPasses) {
-  EXPECT_EXIT(
-      {
-        rlimit limit{};
-        getrlimit(RLIMIT_AS, &limit);
-        limit.rlim_cur = size_t{2} << 30;
-        setrlimit(RLIMIT_AS, &limit);
-        try {
-          const Arena arena(size_t{4} << 30);
-        } catch (const Error& error) {
-          std::fputs(error.what(), stderr);
-          std::_Exit(7);
-        }
-      },
-      testing::ExitedWithCode(7),
-      "4.0 GiB of addresses; this process may have 2.0 GiB in all .ulimit -v.; hint: ");
+  EXPECT_EXIT(make_under_limit(RLIMIT_AS, size_t{2} << 30, size_t{4} << 30), testing::ExitedWithCode(7),
+              "4.0 GiB of addresses; this process may have 2.0 GiB in all .ulimit -v.; hint: ");
 }
 #endif
+
+TEST(ArenaDeathTest, NamesTheLimitOfFilesThatItPasses) {
+  EXPECT_EXIT(make_under_limit(RLIMIT_FSIZE, size_t{100} << 10, kSpan), testing::ExitedWithCode(7),
+              "a file of 256.0 MiB; this process may write files of 0.1 MiB .ulimit -f.; hint: ");
+}
+
+TEST(ArenaSpan, LeavesRoomBetweenUsedBlocks) {
+  constexpr size_t kMemory = size_t{32} << 20;
+  const auto allocate_in_fragments = [](Arena& arena) {
+    std::vector<void*> blocks;
+    for (size_t i = 0; i < 16; ++i) blocks.push_back(arena.allocate(kMemory / 16));
+    for (size_t i = 0; i < 16; ++i) {
+      if (i % 4 != 3) arena.deallocate(blocks[i]);
+    }
+    arena.allocate(kMemory / 16 * 5);  // of 12 that are free
+  };
+  Arena tight(kMemory);
+  EXPECT_THAT([&] { allocate_in_fragments(tight); },
+              ThrowsMessage<Error>(HasSubstr("no free run of addresses")));
+  Arena arena(arena_span_bytes(kMemory, 2, {}));
+  allocate_in_fragments(arena);
+}
+
+TEST(ArenaSpan, FitsIntoTheAddressesOfAProcessOnEveryHost) {
+  constexpr uint64_t kGiB = uint64_t{1} << 30;
+  constexpr uint64_t kAddresses = uint64_t{1} << 47;
+  for (const uint64_t memory : {1 * kGiB, 23 * kGiB, 768 * kGiB, 24576 * kGiB}) {
+    for (const int ranks : {1, 2, 8, 64, 192, 1024}) {
+      const uint64_t span = arena_span_bytes(memory, ranks, {});
+      EXPECT_LT(span * static_cast<uint64_t>(ranks), kAddresses) << memory << " " << ranks;
+      EXPECT_EQ(span % Mapping::kPage, 0U);
+      EXPECT_GE(span, memory / static_cast<uint64_t>(ranks)) << "an equal share of the memory at the least";
+    }
+  }
+  EXPECT_GE(arena_span_bytes(16 * kGiB, 8, {}), 4 * 16 * kGiB) << "all of a small host, in fragments";
+  EXPECT_GT(arena_span_bytes(768 * kGiB, 192, {}), 256 * kGiB);
+}
+
+TEST(ArenaSpan, KeepsTheLimitsOfTheProcess) {
+  constexpr uint64_t kGiB = uint64_t{1} << 30;
+  EXPECT_EQ(arena_span_bytes(16 * kGiB, 4, {.address_space_bytes = 32 * kGiB}), 4 * kGiB);
+  EXPECT_EQ(arena_span_bytes(16 * kGiB, 4, {.file_bytes = 3 * kGiB + 1}), 3 * kGiB);
+  EXPECT_EQ(arena_span_bytes(16 * kGiB, 4, {.file_bytes = 1000}), size_t{64} << 20)
+      << "refused when it is made";
+}
+
+TEST(Mapping, TakesFromAPeerOnlyMemoryThatCannotShrink) {
+  const Mapping own = Mapping::create(1 << 20);
+  EXPECT_EQ(Mapping::attach(own.descriptor(), 3).span_bytes(), size_t{1} << 20);
+  int ends[2];
+  ASSERT_EQ(pipe(ends), 0);
+  const launch::UniqueFd reading(ends[0]);
+  const launch::UniqueFd writing(ends[1]);
+  std::vector<launch::UniqueFd> memories;
+  for (const int seals : {0, F_SEAL_GROW, F_SEAL_GROW | F_SEAL_SEAL}) {
+    memories.emplace_back(memfd_create("unsealed", MFD_CLOEXEC | MFD_ALLOW_SEALING));
+    ASSERT_EQ(ftruncate(memories.back().get(), 1 << 20), 0);
+    ASSERT_EQ(fcntl(memories.back().get(), F_ADD_SEALS, seals), 0);
+  }
+  for (const int descriptor : {-1, reading.get(), memories[0].get(), memories[1].get(), memories[2].get()}) {
+    EXPECT_THAT(
+        [&] { Mapping::attach(descriptor, 3); },
+        ThrowsMessage<PeerError>(HasSubstr("what rank 3 passed is not memory sealed against shrinking")));
+  }
+}
+
+TEST(Arena, FreesALentBlockOnceNobodyUsesIt) {
+  Arena arena(kSpan);
+  auto* const users = new (arena.allocate(size_t{1} << 20)) std::atomic<uint32_t>(2);
+  arena.deallocate_when_unused(users, *users);
+  EXPECT_EQ(arena.use().used_bytes, size_t{1} << 20);
+  --*users;
+  EXPECT_EQ(arena.use().used_bytes, size_t{1} << 20);
+  --*users;
+  EXPECT_EQ(arena.use().used_bytes, 0U);
+}
 
 TEST(Arena, GivesNothingOutOnceRetired) {
   Arena arena(kSpan);

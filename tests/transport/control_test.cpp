@@ -5,8 +5,8 @@
 #include <fmt/ranges.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <signal.h>
-#include <sys/time.h>
+#include <poll.h>
+#include <unistd.h>
 
 #include <mutex>
 #include <set>
@@ -14,6 +14,7 @@
 
 #include "lockstep/error.h"
 #include "support/child.h"
+#include "transport/io.h"
 #include "transport/ranks.h"
 
 namespace lockstep::test {
@@ -267,12 +268,8 @@ TEST_P(ControlOf, NothingIsLeftAfterwards) {
 }
 
 TEST_P(ControlOf, AStormOfSignalsDisturbsNothing) {
-  struct sigaction handler = {};
-  struct sigaction before = {};
-  handler.sa_handler = [](int) {};  // no SA_RESTART: calls are interrupted
-  sigaction(SIGALRM, &handler, &before);
-  const itimerval often = {.it_interval = {0, 500}, .it_value = {0, 500}};
-  setitimer(ITIMER_REAL, &often, nullptr);
+  const SignalStorm storm;
+  const int before = SignalStorm::delivered();
   meet(3);
   run_ranks(3, [&](int rank) {
     for (int round = 0; round < 100; ++round) {
@@ -280,10 +277,29 @@ TEST_P(ControlOf, AStormOfSignalsDisturbsNothing) {
     }
   });
   leave_all(controls);
-  const itimerval never = {};
-  setitimer(ITIMER_REAL, &never, nullptr);
-  sigaction(SIGALRM, &before, nullptr);
   for (int rank = 0; rank < 3; ++rank) EXPECT_FALSE(of(rank).has_failed());
+  EXPECT_GT(SignalStorm::delivered(), before);
+}
+
+TEST(WaitFor, GoesOnAfterASignal) {
+  int ends[2];
+  ASSERT_EQ(pipe(ends), 0);
+  const launch::UniqueFd reading(ends[0]);
+  const launch::UniqueFd writing(ends[1]);
+  const SignalStorm storm;
+  const int before = SignalStorm::delivered();
+  {
+    const std::jthread writer([&] {
+      EXPECT_TRUE(eventually([&] { return SignalStorm::delivered() >= before + 100; }));
+      EXPECT_EQ(write(writing.get(), "x", 1), 1);
+    });
+    run_ranks(1, [&](int) { EXPECT_TRUE(transport::wait_for(reading.get(), POLLIN, patience())); });
+  }
+  run_ranks(1, [&](int) {
+    const auto deadline = in_ms(200);
+    EXPECT_FALSE(transport::wait_for(writing.get(), POLLIN, deadline));
+    EXPECT_GE(Control::Clock::now(), deadline);
+  });
 }
 
 }  // namespace

@@ -5,6 +5,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "transport/bytes.h"
 #include "transport/gatherings.h"
 #include "transport/io.h"
 #include "transport/proof.h"
@@ -20,6 +21,7 @@ const std::vector<Message> kMessages = {
     Gather{"tag", {0, 2, 65535}, std::string("blob\0", 5)},
     Gathered{"tag", 3, 0x1122334455667788, ""},
     Failed{-1, "why"},
+    Failed{2, "late", true},
     Goodbye{},
     Left{4},
     Welcome{4711},
@@ -49,6 +51,35 @@ TEST(Frames, ALengthOverTheLimitIsRefusedBeforeItsContentComes) {
   parser.feed("\xff\xff\xff\xff");
   EXPECT_THAT(text_of<FrameError>([&] { parser.next(); }),
               HasSubstr("a frame of 4294967295 bytes, at most 1049612 allowed"));
+}
+
+TEST(Frames, ALengthAtTheLimitIsAcceptedAndOneMoreIsNot) {
+  const auto header = [](std::size_t length) {
+    std::string bytes;
+    put_number(bytes, static_cast<std::uint32_t>(length));
+    return bytes;
+  };
+  EXPECT_EQ(frame_length(header(1000), 1000), 1000u);
+  EXPECT_THROW(frame_length(header(1001), 1000), FrameError);
+  FrameParser parser(1000);
+  parser.feed(header(1000));
+  EXPECT_FALSE(parser.next().has_value()) << "its content has not come";
+  FrameParser strict(1000);
+  strict.feed(header(1001));
+  EXPECT_THROW(strict.next(), FrameError);
+}
+
+TEST(Frames, TheLargestGatherFitsAndNoPartOfItMayBeLarger) {
+  for (const int world : {1, 3, kMaxWorld}) {
+    const Gather largest{std::string(kMaxTagBytes, 't'), all_of(world), std::string(kMaxBlobBytes, 'b')};
+    FrameParser parser(frame_limit(world));
+    parser.feed(to_frame(largest));
+    EXPECT_TRUE(parser.next() == Message(largest)) << world;
+  }
+  EXPECT_THROW(decode(encode(Gather{std::string(kMaxTagBytes + 1, 't'), {0}, ""})), FrameError);
+  EXPECT_THROW(decode(encode(Gather{"t", {0}, std::string(kMaxBlobBytes + 1, 'b')})), FrameError);
+  EXPECT_NO_THROW(decode(encode(Left{kMaxWorld - 1})));
+  EXPECT_THROW(decode(encode(Left{kMaxWorld})), FrameError);
 }
 
 TEST(Frames, WhatIsNoMessageIsRefused) {

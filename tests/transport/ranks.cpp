@@ -8,7 +8,9 @@
 #include <exception>
 #include <filesystem>
 #include <iterator>
+#include <mutex>
 #include <numeric>
+#include <set>
 #include <thread>
 
 #include "launch/ports.h"
@@ -17,6 +19,21 @@
 namespace lockstep::test {
 
 namespace {
+
+std::mutex g_rank_threads_mutex;
+std::set<pthread_t> g_rank_threads;  ///< Of run_ranks().
+std::atomic<int> g_delivered = 0;
+
+struct RankThread {
+  RankThread() {
+    const std::lock_guard lock(g_rank_threads_mutex);
+    g_rank_threads.insert(pthread_self());
+  }
+  ~RankThread() {
+    const std::lock_guard lock(g_rank_threads_mutex);
+    g_rank_threads.erase(pthread_self());
+  }
+};
 
 /// Empty if another program took the port first.
 std::vector<std::unique_ptr<Control>> try_to_meet(Way way, int world) {
@@ -77,6 +94,7 @@ void run_ranks(int world, const std::function<void(int)>& body) {
   std::vector<std::thread> threads;
   for (int rank = 0; rank < world; ++rank) {
     threads.emplace_back([&, rank] {
+      const RankThread registered;
       try {
         body(rank);
       } catch (...) {
@@ -88,6 +106,31 @@ void run_ranks(int world, const std::function<void(int)>& body) {
   for (const auto& exception : thrown) {
     if (exception) std::rethrow_exception(exception);
   }
+}
+
+SignalStorm::SignalStorm() {
+  struct sigaction action = {};
+  action.sa_handler = [](int) { ++g_delivered; };  // no SA_RESTART: calls are interrupted
+  sigaction(SIGUSR1, &action, &before_);
+  thread_ = std::thread([this] {
+    while (!over_) {
+      {
+        const std::lock_guard lock(g_rank_threads_mutex);
+        for (const pthread_t thread : g_rank_threads) pthread_kill(thread, SIGUSR1);
+      }
+      std::this_thread::sleep_for(std::chrono::microseconds(200));  // they shall come to wait again
+    }
+  });
+}
+
+SignalStorm::~SignalStorm() {
+  over_ = true;
+  thread_.join();
+  sigaction(SIGUSR1, &before_, nullptr);
+}
+
+int SignalStorm::delivered() {
+  return g_delivered;
 }
 
 std::vector<std::unique_ptr<Control>> meet_all(Way way, int world) {

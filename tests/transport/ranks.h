@@ -1,9 +1,13 @@
 #pragma once
 
+#include <signal.h>
+
+#include <atomic>
 #include <chrono>
 #include <functional>
 #include <memory>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "launch/unique_fd.h"
@@ -29,6 +33,21 @@ transport::NetworkOptions network_at(int port, const std::string& token);
 
 /// Runs `body(rank)` in a thread each; when all have ended, throws what the lowest rank threw, if any did.
 void run_ranks(int world, const std::function<void(int)>& body);
+
+/// While it lives, the threads of run_ranks() get signal after signal, which interrupt what they wait in.
+class SignalStorm {
+ public:
+  SignalStorm();
+  ~SignalStorm();
+  SignalStorm(const SignalStorm&) = delete;
+  SignalStorm& operator=(const SignalStorm&) = delete;
+  static int delivered();  ///< Signals, so far.
+
+ private:
+  struct sigaction before_ = {};
+  std::atomic<bool> over_ = false;
+  std::thread thread_;
+};
 
 /// A control plane for each rank of a job, all in this process.
 std::vector<std::unique_ptr<Control>> meet_all(Way way, int world);

@@ -19,10 +19,12 @@ class Group;
 
 /// How one call differs from the usual.
 struct CallOptions {
-  /// How long to wait while nothing moves; 0: the communicator's own.
+  /// How long to wait while nothing moves; 0: the communicator's own. A call may take longer as long as data
+  /// moves: for a message, any message between the same two ranks (`shm`: in the same direction); for a
+  /// collective, anything on this rank or on the one that it waits for. `gloo` and `mpi` see steps of 256
+  /// KiB.
   std::chrono::milliseconds timeout{0};
-  /// A name that `lockstep plan` knows; "": chosen by engine and size; "native": the engine's own all-reduce
-  /// (gloo and mpi, sums of float32), which compares no headers. The same on all ranks.
+  /// A name that `lockstep plan` knows; "": chosen by engine and size. The same on all ranks.
   std::string_view algorithm = "";
 };
 
@@ -30,12 +32,18 @@ struct CallOptions {
 ///
 /// All ranks of a group must make the same calls in the same order. If they do not (another collective,
 /// count, type, operation, root or algorithm), all of them throw PeerError, in the same words, and no data is
-/// wrong. A call throws TimeoutError if nothing moves for so long, PeerError if a rank died; then every other
-/// rank throws too, and all communicators of the job are dead. What is in the buffers of a call that threw is
-/// undefined.
+/// wrong. A call throws TimeoutError if nothing moves for so long, PeerError if a rank died or could not go
+/// on; then every other rank throws the same, and all communicators of the job are dead. What is in the
+/// buffers of a call that threw is undefined.
 ///
-/// Calls may come from any thread; they run one after the other, in call order. Blocking calls run on the
-/// caller's thread, the others (iall_reduce, ...) on a thread of the communicator. Counts may be 0.
+/// Bad arguments are a UsageError, before anything moves: elements at a null address, negative counts, counts
+/// or types that do not belong together, buffers that overlap. Counts may be 0. Two buffers of a call may be
+/// the same, or the smaller one this rank's own part of the larger one, but for all_to_all.
+///
+/// Calls may come from any thread; they run one after the other, in call order, split() too. Blocking calls
+/// run on the caller's thread, the others (iall_reduce, ...) on a thread of the communicator.
+///
+/// A forked child may drop its copies, which does nothing there; whatever it calls is a UsageError.
 class Communicator {
  public:
   explicit Communicator(std::shared_ptr<comms::Group> group) : group_(std::move(group)) {}
@@ -49,7 +57,7 @@ class Communicator {
 
   /// Reduces `data` over all ranks, in place; every rank ends with the same bits.
   void all_reduce(Buffer data, ReduceOp op = ReduceOp::kSum, const CallOptions& options = {});
-  /// The same into `output`; `input` stays as it is.
+  /// The same into `output`, of the same count; `input` stays as it is.
   void all_reduce(Buffer input, Buffer output, ReduceOp op = ReduceOp::kSum, const CallOptions& options = {});
   /// The same for the elements of several buffers of one type, as if they lay one behind the other: one call
   /// instead of many, and where ranks share memory nothing is copied together. All ranks give equal counts.
@@ -60,17 +68,17 @@ class Communicator {
   /// The root ends with the reduction; what the others hold is undefined afterwards.
   void reduce(Buffer data, int root = 0, ReduceOp op = ReduceOp::kSum, const CallOptions& options = {});
   /// Rank k gets the k-th part of the root's `input`, which has world_size times as many elements; others
-  /// give none.
+  /// give none, `Buffer()`.
   void scatter(Buffer input, Buffer output, int root = 0, const CallOptions& options = {});
-  /// The root gets everybody's `input`, in rank order; others give no `output`.
+  /// The root gets everybody's `input`, in rank order; others give no `output`, `Buffer()`.
   void gather(Buffer input, Buffer output, int root = 0, const CallOptions& options = {});
   /// Everybody gets everybody's `input`, in rank order.
   void all_gather(Buffer input, Buffer output, const CallOptions& options = {});
   /// Rank k gets part k of the reduction of `input`, cut as evenly as possible, longer parts first. `input`
-  /// stays; `output` may be its own part of it, and overlaps it in no other way.
+  /// stays, but for `output` if that is a part of it.
   void reduce_scatter(Buffer input, Buffer output, ReduceOp op = ReduceOp::kSum,
                       const CallOptions& options = {});
-  /// Part k of `input` goes to rank k; part k of `output` comes from rank k. They do not overlap.
+  /// Part k of `input` goes to rank k; part k of `output` comes from rank k.
   void all_to_all(Buffer input, Buffer output, const CallOptions& options = {});
   /// No rank leaves before all have come.
   void barrier(const CallOptions& options = {});
@@ -96,7 +104,7 @@ class Communicator {
   Work irecv(Buffer data, int from, int tag = 0, const CallOptions& options = {});
 
   /// A group of those that give the same colour, in the order of their keys, then ranks; none for a negative
-  /// colour. All ranks of this group must call it.
+  /// colour. All ranks of this group must call it. Threads may split different groups at the same time.
   std::optional<Communicator> split(int colour, int key = 0);
 
   /// Memory that collectives use without a copy where the engine shares memory; freed with the last

@@ -11,7 +11,8 @@ namespace lockstep {
 struct InitOptions {
   /// "shm", "gloo" or "mpi"; "": LOCKSTEP_ENGINE, or what fits where the ranks are.
   std::string engine = "";
-  /// How long a call waits while nothing moves, and how long ranks wait for each other to come.
+  /// How long a call waits while nothing moves, and how long ranks wait for each other to come; above 0.
+  /// std::chrono::milliseconds::max() is as good as forever.
   std::chrono::milliseconds timeout{std::chrono::minutes(5)};
   /// On the engine `shm`: use_shared_allocator(), in programs that include <lockstep/lockstep.h>.
   /// LOCKSTEP_SHARED_ALLOCATOR=0 switches it off as well.

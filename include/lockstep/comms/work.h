@@ -6,8 +6,9 @@
 
 namespace lockstep {
 
-/// Something that goes on while the caller does other things. Copies speak of the same thing. Buffers given
-/// to it must stay until it is over; it goes on whether or not anybody keeps this object.
+/// Something that goes on while the caller does other things. Copies speak of the same thing, and may be
+/// asked by several threads at once. Buffers given to it must stay until it is over; it goes on whether or
+/// not anybody keeps this object.
 class Work {
  public:
   /// How the thing is asked; made by the communicator.

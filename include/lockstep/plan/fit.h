@@ -1,9 +1,9 @@
 #pragma once
 
 #include <map>
-#include <nlohmann/json_fwd.hpp>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "lockstep/plan/plan.h"
@@ -62,8 +62,8 @@ Model fit(const std::vector<Measurement>& measurements);
 
 /// {"push": [{"up_to_bytes": 1024, "latency_s": 2e-7, "s_per_byte": 1e-11, "reduce_s_per_byte": 0}, ...],
 /// ...}
-nlohmann::json to_json(const Model& model);
+std::string to_json(const Model& model);
 /// Throws UsageError, naming the place, for anything else.
-Model model_from_json(const nlohmann::json& document);
+Model model_from_json(std::string_view text);
 
 }  // namespace lockstep::plan

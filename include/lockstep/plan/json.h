@@ -1,6 +1,7 @@
 #pragma once
 
-#include <nlohmann/json_fwd.hpp>
+#include <string>
+#include <string_view>
 
 #include "lockstep/plan/plan.h"
 
@@ -21,11 +22,12 @@ namespace lockstep::plan {
 ///   combine                  chunk, width, sources, destinations: places
 /// Places are {"rank", "rank_step", "slot", "slot_step", "count"}, and "except", "except_slot" for a place
 /// apart.
-nlohmann::json to_json(const Plan& plan);
+std::string to_json(const Plan& plan);
 
 /// Reads the JSON form. Every field must be there, but for ranks_per_node, except, except_slot and text; text
 /// must say what the other fields say; fields of other names are ignored. The bounds of the text form hold.
-/// Throws UsageError with the place and the reason: `plan json /ranks/0/3/peer: ...`.
-Plan plan_from_json(const nlohmann::json& document);
+/// Throws UsageError with the place and the reason: `plan json /ranks/0/3/peer: ...`, or with the line for
+/// text that is not JSON.
+Plan plan_from_json(std::string_view text);
 
 }  // namespace lockstep::plan

@@ -12,7 +12,8 @@ enum class Kind : uint8_t {
   kWait,  ///< Waits until a peer's flag has been raised so often.
   kSend,  ///< Sends slots to a peer.
   kRecv,  ///< Receives slots from a peer, in the order in which they were sent.
-  kRecvReduce,  ///< Receives slots from a peer and adds them to its own: own + received.
+  kRecvReduce,  ///< Receives slots from a peer and adds them to its own; the lower rank's are the left
+                ///< operand.
 };
 
 /// `count` slots from `first` on.

@@ -87,9 +87,10 @@ Row address_space_row(const Facts& facts) {
     row.value += fmt::format("; a program with LibTorch needs {}", bytes_text(Facts::kTorchAddresses));
   } else if (const uint64_t shared = facts.memory.total_bytes * facts.cores.size();
              !facts.has_addresses(Facts::kTorchAddresses + shared)) {
-    // The engine shm maps as much as the machine has for each rank, and memory is taken as it is used.
+    // The engine shm maps the memory of all ranks within half of the limit.
     row.status = Status::kWarning;
-    row.value += fmt::format("; with a rank on each core, each maps {} to share memory", bytes_text(shared));
+    row.value += fmt::format("; with a rank on each core, each can share {}",
+                             bytes_text(*limit / 2 / facts.cores.size()));
   } else {
     return row;
   }

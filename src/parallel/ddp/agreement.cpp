@@ -7,6 +7,8 @@
 #include <cstdint>
 #include <sstream>
 
+#include "lockstep/error.h"
+
 namespace lockstep::ddp {
 
 namespace {
@@ -25,6 +27,14 @@ std::vector<std::string> gather_texts(Communicator& comm, const std::string& tex
   std::vector<int64_t> own = {static_cast<int64_t>(text.size())};
   std::vector<int64_t> lengths(world);
   comm.all_gather(own, lengths);
+  constexpr int64_t kMost = int64_t{1} << 30;
+  for (size_t rank = 0; rank < world; ++rank) {
+    if (lengths[rank] >= 0 && lengths[rank] <= kMost) continue;
+    throw Error(
+        fmt::format("ddp: rank {} announced a text of {} bytes, expected 0 to {}; hint: do all ranks "
+                    "run the same build of the program?",
+                    rank, lengths[rank], kMost));
+  }
   const auto longest = static_cast<size_t>(*std::max_element(lengths.begin(), lengths.end()));
   std::vector<uint8_t> padded(longest);
   std::copy(text.begin(), text.end(), padded.begin());

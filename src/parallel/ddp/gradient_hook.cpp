@@ -1,7 +1,6 @@
 #include "parallel/ddp/gradient_hook.h"
 
 #include <torch/csrc/autograd/graph_task.h>
-#include <torch/csrc/autograd/variable.h>
 
 namespace lockstep::ddp {
 
@@ -25,7 +24,7 @@ GradientHook::GradientHook(const at::Tensor& parameter, Act act)
       key_(accumulator_->add_post_hook(std::make_unique<PostHook>(std::move(act)))) {}
 
 GradientHook::~GradientHook() {
-  if (accumulator_ != nullptr) accumulator_->del_post_hook(key_);
+  if (accumulator_) accumulator_->del_post_hook(key_);
 }
 
 GradientHook& GradientHook::operator=(GradientHook&& other) noexcept {
@@ -35,8 +34,8 @@ GradientHook& GradientHook::operator=(GradientHook&& other) noexcept {
 }
 
 bool GradientHook::is_armed(const at::Tensor& parameter) const {
-  return accumulator_ != nullptr &&
-         torch::autograd::impl::try_get_grad_accumulator(parameter) == accumulator_;
+  return accumulator_ &&
+         torch::autograd::impl::try_get_grad_accumulator(parameter).get() == accumulator_.get();
 }
 
 bool GradientHook::may_come() const {

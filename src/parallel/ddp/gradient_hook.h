@@ -1,10 +1,11 @@
 #pragma once
 
 #include <torch/csrc/autograd/function.h>
+#include <torch/csrc/autograd/variable.h>
 
 #include <cstdint>
 #include <functional>
-#include <memory>
+#include <utility>
 
 namespace lockstep::ddp {
 
@@ -29,8 +30,9 @@ class GradientHook {
   bool may_come() const;
 
  private:
-  // The parameter has but a weak pointer to it: kept here, or it would go, and the hook with it.
-  std::shared_ptr<torch::autograd::Node> accumulator_;
+  // The parameter has but a weak pointer to it: kept here, or it would go, and the hook with it. Up to
+  // LibTorch 2.6 a std::shared_ptr, in 2.14 a c10::intrusive_ptr.
+  decltype(torch::autograd::impl::grad_accumulator(std::declval<const at::Tensor&>())) accumulator_;
   uintptr_t key_ = 0;
 };
 

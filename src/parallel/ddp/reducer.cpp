@@ -14,6 +14,7 @@
 #include "launch/cores.h"
 #include "lockstep/error.h"
 #include "parallel/ddp/buckets.h"
+#include "parallel/say_where.h"
 
 namespace lockstep::ddp {
 
@@ -129,6 +130,11 @@ void Reducer::before_forward(int64_t batch) {
   constexpr int64_t kOften = 32;  // listing the parameters takes microseconds
   if (forwards_ <= 4 || forwards_ % kOften == 0) problem_of_forward_ = replica_.what_changed();
   tied_steps_.check(replica_.parameters());
+  parallel::say_where([&] { return where("forward", forwards_); }, [&] { agree_on_forward(batch); });
+  if (replica_.module().is_training() && !gradients_.empty()) awaited_.push_back(forwards_);
+}
+
+void Reducer::agree_on_forward(int64_t batch) {
   const bool is_training = replica_.module().is_training();
   const bool sends_buffers =
       no_syncs == 0 && is_training && options_.broadcast_buffers && replica_.has_buffers();
@@ -159,9 +165,10 @@ void Reducer::before_forward(int64_t batch) {
 }
 
 void Reducer::watch(at::Tensor& output, int64_t batch) {
-  if (!at::GradMode::is_enabled() || !output.defined() || !output.requires_grad() || output.is_leaf()) return;
-  // A tensor of its own: what comes to this one from another output has its weight already.
-  if (batch_weight_ != 1) output = output.alias();
+  if (!at::GradMode::is_enabled() || !output.defined() || !output.requires_grad()) return;
+  // A tensor of its own: a leaf (a parameter, an input) is not this forward's, and what comes to an output
+  // from another one has its weight already.
+  if (batch_weight_ != 1 || output.is_leaf()) output = output.alias();
   output.register_hook([self = weak_from_this(), forward = forwards_, batch,
                         weight = batch_weight_](const at::Tensor& gradient) {
     const auto alive = self.lock();
@@ -172,6 +179,7 @@ void Reducer::watch(at::Tensor& output, int64_t batch) {
 }
 
 bool Reducer::backward_reached(int64_t forward, int64_t batch) {
+  std::erase(awaited_, forward);
   const bool adds_gradients =
       gradients_.empty() || std::any_of(gradients_.begin(), gradients_.end(),
                                         [](const auto& each) { return each.hook.may_come(); });
@@ -183,11 +191,25 @@ bool Reducer::backward_reached(int64_t forward, int64_t batch) {
     batch_ += batch;
   }
   if (is_open_ || no_syncs > 0) return true;
-  if (join_.is_on()) join_.tell({.is_active = true, .phase = Phase::kBackward});
+  if (!sends_late_) announce_step();
   open_step();
   for (const size_t index : std::exchange(early_, {})) gradient_came(index);
   close_at_end_of_backward();
   return true;
+}
+
+void Reducer::close_without_output() {
+  const auto came = std::exchange(early_, {});
+  if (came.empty() || awaited_.empty()) return;  // an output was reached after all; a module called directly
+  if (!sends_late_) announce_step();
+  open_step();
+  is_stray_ = true;
+  if (options_.unequal_batches == UnequalBatches::kGlobalMean) {
+    complain(
+        "backward reached parameters, but no output of forward, whose gradient could be weighed; hint: let "
+        "forward return what the loss is made of");
+  }
+  close_step();
 }
 
 void Reducer::close_at_end_of_backward() {
@@ -239,7 +261,7 @@ void Reducer::gradient_came(size_t index) {
       // Of a parameter that the loss uses beside the model's outputs, or of a backward that is not ours.
       if (early_.empty()) {
         torch::autograd::Engine::get_default_engine().queue_callback(
-            [self = shared_from_this()] { self->early_.clear(); });
+            [self = shared_from_this()] { self->close_without_output(); });
       }
       early_.push_back(index);
     }
@@ -257,7 +279,7 @@ void Reducer::gradient_came(size_t index) {
   }
   if (gradient.came != gradient.expected || --bucket.missing > 0) return;
   bucket.ready = Clock::now();
-  if (!has_learned_ || !overlaps_) return;
+  if (!has_learned_ || !overlaps_ || sends_late_) return;
   for (; sent_ < buckets_.size() && buckets_[sent_].missing == 0; ++sent_) send(buckets_[sent_], index);
 }
 
@@ -321,6 +343,14 @@ void Reducer::require_finite(const NamedParameter& parameter, const at::Tensor& 
       fmt::format("the gradient of parameter '{}' has a NaN or Inf; hint: look at this rank's batch, or "
                   "lower the learning rate",
                   parameter.name));
+}
+
+std::string Reducer::where(const char* what, int64_t number) const {
+  return fmt::format("ddp {} {} on rank {}{}", what, number, comm_.rank(),
+                     awaited_.empty()
+                         ? ""
+                         : fmt::format(", after {} {} in training mode without a backward", awaited_.size(),
+                                       awaited_.size() == 1 ? "forward" : "forwards"));
 }
 
 void Reducer::complain(const std::string& problem) {

@@ -19,10 +19,11 @@ namespace lockstep::ddp {
 /// Reduces gradients while backward computes them.
 ///
 /// A *step* is one synchronised backward. It opens when backward reaches an output of the model, so that a
-/// rank none of whose parameters takes part has it too; a hook on each parameter tells when its gradient has
-/// come; buckets are sent in the same order on all ranks, each when all its gradients have come; autograd's
-/// callback at the end of backward sends the rest, waits, and closes it. Last, the ranks tell each other in a
-/// few numbers whether all went well: if not on any, all throw the same.
+/// rank none of whose parameters takes part has it too (or, if backward reaches parameters by another way
+/// while a forward awaits its backward, at the end of that backward); a hook on each parameter tells when its
+/// gradient has come; buckets are sent in the same order on all ranks, each when all its gradients have come;
+/// autograd's callback at the end of backward sends the rest, waits, and closes it. Last, the ranks tell each
+/// other in a few numbers whether all went well: if not on any, all throw the same.
 ///
 /// The first step sends nothing before its end: it learns how often and in which order gradients come.
 /// Buckets are then made anew in that order.
@@ -73,13 +74,19 @@ class Reducer : public std::enable_shared_from_this<Reducer> {
     Clock::time_point ready = {}, launched = {}, done = {};
   };
 
+  /// What ranks exchange before a forward, as the options say.
+  void agree_on_forward(int64_t batch);
   void arm_hooks();
   void make_buckets(const std::vector<size_t>& order);
   /// Backward has come to an output of this forward; whether it is one that adds gradients to parameters.
   bool backward_reached(int64_t forward, int64_t batch);
+  /// In a join: to ranks that have no more inputs.
+  void announce_step();
   void open_step();
   /// Autograd calls close_step() when this backward is over.
   void close_at_end_of_backward();
+  /// A backward has given gradients to parameters but has not reached an output of the model.
+  void close_without_output();
   /// Does in a step of the others what this rank, which has no more inputs, can do.
   void shadow_step();
   /// Ends a step that an exception left open: the others throw.
@@ -91,7 +98,7 @@ class Reducer : public std::enable_shared_from_this<Reducer> {
   Buffer place_of(Gradient& gradient, bool newest);
   bool needs_own_copy(const Gradient& gradient, bool newest) const;
   void require_finite(const NamedParameter& parameter, const at::Tensor& gradient);
-  void send_the_rest();
+  void reduce_the_rest();
   void close_step();
   void find_unused();
   void find_replaced();
@@ -102,6 +109,8 @@ class Reducer : public std::enable_shared_from_this<Reducer> {
   void log_step();
   void trace_step();
   void complain(const std::string& problem);
+  /// How errors that come from other ranks begin.
+  std::string where(const char* what, int64_t number) const;
   const NamedParameter& parameter_of(const Gradient& gradient) const {
     return replica_.parameters()[gradient.parameter];
   }
@@ -121,19 +130,23 @@ class Reducer : public std::enable_shared_from_this<Reducer> {
   int64_t forwards_ = 0;
   double batch_weight_ = 1;  ///< Of this rank's samples in the last forward, against the mean over ranks.
 
+  /// Forwards in training mode since the last step that no backward has reached. Ranks compare how many.
+  std::vector<int64_t> awaited_;
   std::vector<size_t> early_;       ///< Gradients that came before backward reached an output.
   std::string problem_of_forward_;  ///< Told at the next step, so that all ranks throw.
 
   bool is_open_ = false;
   bool is_abandoned_ = false;  ///< Its backward threw.
   size_t sent_ = 0;            ///< Buckets of the open step.
+  bool is_stray_ = false;      ///< Its backward reached no output: all gradients that are there are averaged.
   bool is_shadow_ = false;     ///< This rank has no inputs in the open step.
   int64_t batch_ = 0;          ///< Samples since the last step.
   bool knows_batch_ = true;
   std::vector<int64_t> counted_;  ///< The forwards whose samples these are.
   std::string problem_;           ///< What went wrong on this rank; "" if nothing.
   Clock::time_point opened_, computed_;
-  bool all_threw_ = false;  ///< What is on its way through a join's loop is on its way on all ranks.
+  bool sends_late_ = false;  ///< In a join of a model with SyncBatchNorm: their sums are exchanged first.
+  bool all_threw_ = false;   ///< What is on its way through a join's loop is on its way on all ranks.
   DdpLoggingData log_;
 };
 

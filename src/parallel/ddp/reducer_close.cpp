@@ -11,6 +11,7 @@
 #include "parallel/ddp/agreement.h"
 #include "parallel/ddp/buckets.h"
 #include "parallel/ddp/reducer.h"
+#include "parallel/say_where.h"
 
 namespace lockstep::ddp {
 
@@ -63,12 +64,17 @@ void Reducer::find_replaced() {
   }
 }
 
-void Reducer::send_the_rest() {
+void Reducer::reduce_the_rest() try {
   for (; sent_ < buckets_.size(); ++sent_) send(buckets_[sent_], gradients_.size());
   for (auto& bucket : buckets_) {
     bucket.work.wait();
     if (overlaps_) bucket.done = bucket.work.finished_at();
   }
+} catch (const PeerError&) {
+  throw;
+} catch (const std::exception& error) {
+  comm_.abort(fmt::format("{}: {}", where("step", log_.steps + 1), error.what()));
+  throw;
 }
 
 void Reducer::close_step() {
@@ -80,6 +86,9 @@ void Reducer::close_step() {
       self.batch_ = 0;
       self.knows_batch_ = true;
       self.counted_.clear();
+      // A backward that reached no output may not be the last one of its forward.
+      self.awaited_.erase(self.awaited_.begin(), self.awaited_.end() - (self.is_stray_ ? 1 : 0));
+      self.is_stray_ = false;
       for (auto& bucket : self.buckets_) {
         try {
           bucket.work.wait();
@@ -92,17 +101,14 @@ void Reducer::close_step() {
       for (auto& gradient : self.gradients_) gradient.absent.reset();
     }
   } closing{*this};
-  if (!is_shadow_) find_unused();
-  try {
-    send_the_rest();
-  } catch (const PeerError&) {
-    throw;
-  } catch (const std::exception& error) {
-    comm_.abort(fmt::format("ddp step {} on rank {}: {}", log_.steps + 1, comm_.rank(), error.what()));
-    throw;
-  }
-  if (!is_shadow_) find_replaced();
-  agree();
+  if (!is_shadow_ && !is_stray_) find_unused();
+  parallel::say_where([&] { return where("step", log_.steps + 1); },
+                      [&] {
+                        if (sends_late_ && !is_shadow_) announce_step();
+                        reduce_the_rest();
+                        if (!is_shadow_) find_replaced();
+                        agree();
+                      });
   const bool is_weighted = options_.unequal_batches == UnequalBatches::kGlobalMean;  // and so right already
   if (const double factor = join_.factor(); factor != 1 && !is_shadow_ && !is_weighted) {
     const at::NoGradGuard no_grad;
@@ -113,7 +119,7 @@ void Reducer::close_step() {
   }
   ++log_.steps;
   log_step();
-  learn();
+  if (!is_stray_) learn();
   if (options_.check_tied_steps) tied_steps_.remember(replica_.parameters());
 }
 
@@ -122,14 +128,30 @@ void Reducer::agree() {
                                  [](const Gradient& each) { return each.absent.defined(); });
   const bool tells_batch =
       options_.unequal_batches == UnequalBatches::kRefuse && knows_batch_ && !counted_.empty() && !is_shadow_;
-  std::vector<int64_t> said = {problem_.empty() ? 0 : 1, lacks && !is_shadow_ ? 1 : 0,
-                               tells_batch ? batch_ : kNoBatch, tells_batch ? -batch_ : kNoBatch};
+  // In a join ranks may differ in that.
+  const int64_t skipped = join_.is_on() ? 0 : static_cast<int64_t>(2 * awaited_.size() + (is_stray_ ? 1 : 0));
+  std::vector<int64_t> said = {problem_.empty() ? 0 : 1,
+                               lacks && !is_shadow_ ? 1 : 0,
+                               tells_batch ? batch_ : kNoBatch,
+                               tells_batch ? -batch_ : kNoBatch,
+                               skipped,
+                               -skipped};
   comm_.all_reduce(said, ReduceOp::kMax);
   if (said[0] != 0) {
     const std::string text =
         fmt::format("ddp step {}: {}", log_.steps + 1, summary_of(gather_texts(comm_, problem_)));
     all_threw_ = true;
     throw UsageError(text);
+  }
+  if (said[4] != -said[5]) {
+    const auto texts = gather_texts(
+        comm_, fmt::format("{}{}", awaited_.size(), is_stray_ ? " (and a backward past all outputs)" : ""));
+    all_threw_ = true;
+    throw UsageError(
+        fmt::format("ddp step {}: forwards in training mode since the last step without a backward: {}; "
+                    "hint: skip a backward on all ranks or on none, else batches no longer match; evaluate "
+                    "in eval mode or under no_grad",
+                    log_.steps + 1, summary_of(texts)));
   }
   if (said[2] != kNoBatch && said[2] != -said[3]) {
     all_threw_ = true;
@@ -168,6 +190,15 @@ void Reducer::learn() {
   for (const size_t index : arrival_) add(index);
   for (const size_t index : backward_order(gradients_.size())) add(index);
   comm_.broadcast(order, 0);
+  auto sorted = order;
+  std::sort(sorted.begin(), sorted.end());
+  for (size_t i = 0; i < sorted.size(); ++i) {
+    if (sorted[i] == static_cast<int64_t>(i)) continue;
+    throw Error(
+        fmt::format("ddp step {}: rank 0's order of {} gradients is not a permutation: it has {} in place of "
+                    "{}; hint: do all ranks run the same build of the program?",
+                    log_.steps, sorted.size(), sorted[i], i));
+  }
   std::vector<int32_t> counts;
   for (const auto& gradient : gradients_) counts.push_back(gradient.came);
   comm_.all_reduce(counts, ReduceOp::kMax);

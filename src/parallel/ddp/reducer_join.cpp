@@ -1,7 +1,19 @@
 // Ranks that have no more inputs do in the steps of the others what they can.
+#include <ATen/ops/empty.h>
+#include <ATen/ops/zeros.h>
+#include <fmt/format.h>
+
+#include "lockstep/comms/tensors.h"
+#include "lockstep/error.h"
+#include "lockstep/parallel/ddp/sync_batch_norm.h"
 #include "parallel/ddp/reducer.h"
+#include "parallel/ddp/sync_normalize.h"
 
 namespace lockstep::ddp {
+
+void Reducer::announce_step() {
+  if (join_.is_on()) join_.tell({.is_active = true, .phase = Phase::kBackward});
+}
 
 void Reducer::shadow_step() {
   struct Shadow {
@@ -16,9 +28,26 @@ void Reducer::shadow_step() {
 void Reducer::join(const std::function<void()>& loop, const JoinOptions& options) {
   join_.begin(options);
   struct End {
-    JoinState& state;
-    ~End() { state.end(); }
-  } end{join_};
+    Reducer& self;
+    std::vector<SyncBatchNormImpl*> norms = {};
+    ~End() {
+      for (const auto* norm : norms) norm->group_->before_call = nullptr;
+      self.sends_late_ = false;
+      self.awaited_.clear();
+      self.join_.end();
+    }
+  } end{*this};
+  for (const auto& module : replica_.module().modules()) {
+    auto* const norm = module->as<SyncBatchNormImpl>();
+    if (norm == nullptr) continue;
+    norm->group_->before_call = [this, number = static_cast<int64_t>(end.norms.size())](bool is_backward) {
+      join_.tell({.is_active = true,
+                  .phase = is_backward ? Phase::kNormaliseBackward : Phase::kNormalise,
+                  .norm = number});
+    };
+    end.norms.push_back(norm);
+  }
+  sends_late_ = !end.norms.empty();
   all_threw_ = false;
   try {
     loop();
@@ -38,6 +67,21 @@ void Reducer::join(const std::function<void()>& loop, const JoinOptions& options
       case Phase::kBackward:
         shadow_step();
         break;
+      case Phase::kNormalise:
+      case Phase::kNormaliseBackward: {
+        if (join_.norm() >= end.norms.size()) {
+          throw Error(fmt::format("ddp join: rank {} announced SyncBatchNorm {}, this rank's model has {}",
+                                  join_.lowest_active(), join_.norm(), end.norms.size()));
+        }
+        const SyncBatchNormImpl& norm = *end.norms[join_.norm()];
+        const int64_t channels = norm.options.num_features();
+        if (join_.phase() == Phase::kNormalise) {
+          parallel::gather_statistics(at::empty({0, channels}), norm.group_->comm);
+        } else {
+          norm.group_->comm.all_reduce(at::zeros({2, channels}, at::kDouble));
+        }
+        break;
+      }
       case Phase::kWeigh:
       case Phase::kNone:
         break;

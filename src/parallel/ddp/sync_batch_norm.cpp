@@ -12,18 +12,20 @@
 namespace lockstep {
 
 SyncBatchNormImpl::SyncBatchNormImpl(const SyncBatchNormOptions& options_, Communicator comm)
-    : NormImplBase(options_), comm_(std::move(comm)) {}
+    : NormImplBase(options_),
+      group_(std::make_shared<parallel::SyncGroup>(parallel::SyncGroup{std::move(comm)})) {}
 
 void SyncBatchNormImpl::_check_input_dim(const torch::Tensor& input) {
   if (input.dim() < 2 || input.size(1) != options.num_features()) {
     throw UsageError(fmt::format("SyncBatchNorm on rank {}: the input has shape [{}], expected [N, {}, ...]",
-                                 comm_.rank(), fmt::join(input.sizes(), ", "), options.num_features()));
+                                 group_->comm.rank(), fmt::join(input.sizes(), ", "),
+                                 options.num_features()));
   }
   const auto type = input.scalar_type();
   if (!input.device().is_cpu() || (type != at::kFloat && type != at::kDouble)) {
     throw UsageError(
         fmt::format("SyncBatchNorm on rank {}: the input is {} on {}, expected Float or Double on cpu",
-                    comm_.rank(), at::toString(type), input.device().str()));
+                    group_->comm.rank(), at::toString(type), input.device().str()));
   }
 }
 
@@ -43,11 +45,11 @@ torch::Tensor SyncBatchNormImpl::forward(const torch::Tensor& input) {
   parallel::BatchStatistics statistics;
   {
     const torch::NoGradGuard no_grad;
-    statistics = parallel::gather_statistics(input.detach(), comm_);
-    if (statistics.count < 2) {
+    statistics = parallel::gather_statistics(input.detach(), group_->begin(/*is_backward=*/false));
+    if (!(statistics.count >= 2)) {
       throw UsageError(
           fmt::format("SyncBatchNorm on rank {}: all {} ranks have {} values a channel, expected more than 1",
-                      comm_.rank(), comm_.world_size(), statistics.count));
+                      group_->comm.rank(), group_->comm.world_size(), statistics.count));
     }
     if (options.track_running_stats()) {
       const double share = count_batch();
@@ -60,7 +62,7 @@ torch::Tensor SyncBatchNormImpl::forward(const torch::Tensor& input) {
   return parallel::sync_normalize(input,
                                   weight.defined() ? weight : at::ones({options.num_features()}, like_input),
                                   bias.defined() ? bias : at::zeros({options.num_features()}, like_input),
-                                  statistics, options.eps(), comm_);
+                                  statistics, options.eps(), group_);
 }
 
 void SyncBatchNormImpl::pretty_print(std::ostream& stream) const {

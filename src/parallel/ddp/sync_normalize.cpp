@@ -112,10 +112,10 @@ at::Tensor input_gradient(const at::Tensor& gradient, const at::Tensor& input, c
   return result;
 }
 
-/// Carries a communicator to backward.
+/// Carries the group to backward.
 struct Carrier : torch::CustomClassHolder {
-  explicit Carrier(const Communicator& communicator) : comm(communicator) {}
-  Communicator comm;
+  explicit Carrier(std::shared_ptr<SyncGroup> of) : group(std::move(of)) {}
+  const std::shared_ptr<SyncGroup> group;
 };
 
 struct SyncNormalize : torch::autograd::Function<SyncNormalize> {
@@ -123,12 +123,12 @@ struct SyncNormalize : torch::autograd::Function<SyncNormalize> {
 
   static at::Tensor forward(Context* context, const at::Tensor& input, const at::Tensor& weight,
                             const at::Tensor& bias, const BatchStatistics& statistics, double eps,
-                            const Communicator& comm) {
+                            const std::shared_ptr<SyncGroup>& group) {
     const auto inverse = (statistics.variance + eps).rsqrt();
     context->save_for_backward({input, weight, statistics.mean, inverse});
     context->saved_data["count"] = statistics.count;
     context->saved_data["needs_input_gradient"] = input.requires_grad();
-    context->saved_data["comm"] = c10::IValue::make_capsule(c10::make_intrusive<Carrier>(comm));
+    context->saved_data["comm"] = c10::IValue::make_capsule(c10::make_intrusive<Carrier>(group));
     if (input.numel() == 0) return at::empty_like(input);
     const auto type = input.scalar_type();
     // Not in training: by the statistics that it is given.
@@ -156,7 +156,7 @@ struct SyncNormalize : torch::autograd::Function<SyncNormalize> {
       if (context->saved_data["needs_input_gradient"].toBool()) {
         const auto carrier = context->saved_data["comm"].toCapsule();
         const auto totals = at::empty_like(sums);
-        static_cast<Carrier&>(*carrier).comm.all_reduce(sums, totals);
+        static_cast<Carrier&>(*carrier).group->begin(/*is_backward=*/true).all_reduce(sums, totals);
         const auto scale = weight.to(at::kDouble) * inverse;
         const auto offset = scale * totals[0] / -count;
         const auto slope = scale * inverse * inverse * totals[1] / -count;
@@ -202,8 +202,9 @@ BatchStatistics gather_statistics(const at::Tensor& input, Communicator& comm) {
 }
 
 at::Tensor sync_normalize(const at::Tensor& input, const at::Tensor& weight, const at::Tensor& bias,
-                          const BatchStatistics& statistics, double eps, const Communicator& comm) {
-  return SyncNormalize::apply(input, weight, bias, statistics, eps, comm);
+                          const BatchStatistics& statistics, double eps,
+                          const std::shared_ptr<SyncGroup>& group) {
+  return SyncNormalize::apply(input, weight, bias, statistics, eps, group);
 }
 
 }  // namespace lockstep::parallel

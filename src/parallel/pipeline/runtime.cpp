@@ -10,7 +10,7 @@
 #include "lockstep/plan/pipeline_verify.h"
 #include "parallel/ddp/agreement.h"
 #include "parallel/default_generator.h"
-#include "parallel/pipeline/say_where.h"
+#include "parallel/say_where.h"
 #include "parallel/seed.h"
 
 namespace lockstep::pipeline {
@@ -70,10 +70,14 @@ int64_t samples_of(const at::Tensor& batch) {
 enum Told : size_t { kSchedule, kMicrobatches, kChunks, kTrains, kSamples, kTargets, kForm, kTold };
 
 std::string describe(const int64_t* told) {
+  const auto& all = plan::schedules();
+  const int64_t schedule = told[kSchedule];
+  const bool is_known = schedule >= 0 && schedule < static_cast<int64_t>(all.size());
   return fmt::format("{} of {} with {} micro-batches and {} {}",
                      told[kTrains] != 0 ? "a step" : "an evaluation",
-                     plan::schedules().at(static_cast<size_t>(told[kSchedule])).name, told[kMicrobatches],
-                     told[kChunks], told[kChunks] == 1 ? "chunk" : "chunks");
+                     is_known ? std::string(all[static_cast<size_t>(schedule)].name)
+                              : fmt::format("schedule number {}", schedule),
+                     told[kMicrobatches], told[kChunks], told[kChunks] == 1 ? "chunk" : "chunks");
 }
 
 }  // namespace
@@ -131,7 +135,7 @@ at::Tensor Runtime::run(bool trains, const at::Tensor& input, const at::Tensor& 
     };
   };
   const Agreed agreed =
-      say_where(at("before its first action"), [&] { return agree(trains, input, target); });
+      parallel::say_where(at("before its first action"), [&] { return agree(trains, input, target); });
   const auto sizes = microbatch_sizes(agreed.samples, options_.microbatches);
   StepInput work = {.plan = trains ? plan_ : forward_plan_,
                     .comm = comm_,
@@ -157,7 +161,8 @@ at::Tensor Runtime::run(bool trains, const at::Tensor& input, const at::Tensor& 
   if (trains) tied_.open_step();
   Step step(std::move(work), forms, learns);
   at::Tensor loss = step.run();
-  if (trains) say_everywhere(comm_, at("in the sum of tied gradients"), [&] { tied_.close_step(); });
+  if (trains)
+    parallel::say_everywhere(comm_, at("in the sum of tied gradients"), [&] { tied_.close_step(); });
   ++number;
   if (trains) report_ = step.report();
   return loss;

@@ -17,7 +17,7 @@
 #include "lockstep/error.h"
 #include "lockstep/plan/pipeline_text.h"
 #include "lockstep/trace/writer.h"
-#include "parallel/pipeline/say_where.h"
+#include "parallel/say_where.h"
 #include "parallel/seed.h"
 
 namespace lockstep::pipeline {
@@ -27,8 +27,7 @@ namespace {
 using plan::Action;
 using plan::ActionKind;
 
-constexpr size_t kAhead = 1;       // receives that are posted before their turn
-constexpr size_t kFormWords = 10;  // type, dimensions, sizes
+constexpr size_t kAhead = 1;  // receives that are posted before their turn
 constexpr size_t kMostDimensions = kFormWords - 2;
 
 std::string describe(const Form& form) {
@@ -46,13 +45,33 @@ at::Tensor to_words(const Form& form) {
   return at::tensor(words, at::kLong);
 }
 
-Form from_words(const at::Tensor& words) {
-  const auto* const data = words.data_ptr<int64_t>();
-  return {.sizes = {data + 2, data + 2 + std::min(data[1], static_cast<int64_t>(kMostDimensions))},
-          .type = static_cast<at::ScalarType>(data[0])};
-}
-
 }  // namespace
+
+Form form_of_words(const std::array<int64_t, kFormWords>& words) {
+  const auto refuse = [](const std::string& what) {
+    throw Error(what + "; hint: do all ranks run the same build of the program?");
+  };
+  const auto [type, dimensions] = std::pair(words[0], words[1]);
+  if (type < 0 || type >= static_cast<int64_t>(at::ScalarType::NumOptions) ||
+      !at::isFloatingType(static_cast<at::ScalarType>(type))) {
+    refuse(
+        fmt::format("the sender announced a tensor of type number {}, expected a floating-point type", type));
+  }
+  if (dimensions < 0 || dimensions > static_cast<int64_t>(kMostDimensions)) {
+    refuse(fmt::format("the sender announced a tensor of {} dimensions, expected 0 to {}", dimensions,
+                       kMostDimensions));
+  }
+  Form form = {.sizes = {words.begin() + 2, words.begin() + 2 + dimensions},
+               .type = static_cast<at::ScalarType>(type)};
+  int64_t bytes = static_cast<int64_t>(c10::elementSize(form.type));
+  for (const int64_t size : form.sizes) {
+    if (size < 0 || __builtin_mul_overflow(bytes, size, &bytes)) {
+      refuse(fmt::format("the sender announced a tensor of shape [{}], which no memory can hold",
+                         fmt::join(form.sizes, ", ")));
+    }
+  }
+  return form;
+}
 
 Step::Step(StepInput input, Forms& forms, bool learns)
     : in_(std::move(input)),
@@ -101,7 +120,7 @@ std::string Step::where(const Action& action) const {
 
 template <typename Act>
 void Step::guard(const Action& action, const Act& act) {
-  say_everywhere(
+  parallel::say_everywhere(
       in_.comm, [&] { return where(action); }, act);
 }
 
@@ -273,9 +292,9 @@ at::Tensor Step::receive(const Action& action) {
 Form Step::form_from(const Action& action) {
   const size_t at = place(action.stage, action.microbatch);
   if (action.kind == ActionKind::kRecvBackward) return forms_.outputs[at];  // of what it is the gradient of
-  forms_.inputs[at] = from_words(recv_tensor(in_.comm, {static_cast<int64_t>(kFormWords)},
-                                             in_.plan.shape.peer_of(action), at::kLong, tag_of(action)));
-  return forms_.inputs[at];
+  std::array<int64_t, kFormWords> words = {};
+  in_.comm.recv(std::span<int64_t>(words), in_.plan.shape.peer_of(action), tag_of(action));
+  return forms_.inputs[at] = form_of_words(words);
 }
 
 void Step::send(const Action& action) {

@@ -3,6 +3,7 @@
 #include <ATen/core/Tensor.h>
 #include <torch/csrc/autograd/edge.h>
 
+#include <array>
 #include <deque>
 #include <string>
 #include <vector>
@@ -20,6 +21,11 @@ struct Form {
   at::ScalarType type = at::kFloat;
   bool operator==(const Form&) const = default;
 };
+
+/// A form on its way: type, number of dimensions, sizes, zeros.
+constexpr size_t kFormWords = 10;
+/// What another rank sent, checked; throws Error for what no stage can have made.
+Form form_of_words(const std::array<int64_t, kFormWords>& words);
 
 /// What a rank's stages take and make, by place (see Step::place).
 struct Forms {

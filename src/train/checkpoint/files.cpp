@@ -11,6 +11,7 @@
 #include <system_error>
 #include <utility>
 
+#include "launch/whole_file.h"
 #include "lockstep/error.h"
 
 namespace lockstep::train {
@@ -20,9 +21,13 @@ namespace {
 namespace fs = std::filesystem;
 
 [[noreturn]] void fail(std::string_view what, const fs::path& path, const std::error_code& reason) {
-  std::string text = fmt::format("checkpoint: cannot {} {}: {}", what, path.string(), reason.message());
+  const fs::path folder = path.has_parent_path() ? path.parent_path() : fs::path(".");
+  std::string text = fmt::format("cannot {} {}: {}", what, path.string(), reason.message());
+  if (reason == std::errc::permission_denied || reason == std::errc::read_only_file_system ||
+      reason == std::errc::operation_not_permitted) {
+    text += fmt::format("; hint: look who may read and write in {}", folder.string());
+  }
   if (reason == std::errc::no_space_on_device || reason == std::error_code(EDQUOT, std::generic_category())) {
-    const fs::path folder = path.has_parent_path() ? path.parent_path() : fs::path(".");
     text +=
         fmt::format("; hint: make room on the disk of {}; the checkpoints before are whole", folder.string());
   }
@@ -126,6 +131,13 @@ void make_folders(const fs::path& folder) {
 }
 
 void rename_file(const fs::path& from, const fs::path& to) {
+  std::error_code ignored;
+  if (!launch::may_replace(to) && !fs::is_directory(fs::symlink_status(to, ignored))) {
+    throw Error(
+        fmt::format("checkpoint: cannot put in place {}: something that is not a regular file has this "
+                    "name; hint: move it away",
+                    to.string()));
+  }
   if (std::rename(from.c_str(), to.c_str()) != 0) fail("put in place", to);
 }
 

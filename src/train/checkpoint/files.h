@@ -50,7 +50,8 @@ void sync_folder(const std::filesystem::path& folder);
 /// Makes `folder`, and those above it that are missing; the disk has their names.
 void make_folders(const std::filesystem::path& folder);
 
-/// Both in one folder; what was at `to` is replaced. The disk may not have it yet: see sync_folder().
+/// Both in one folder; a regular file or an empty folder at `to` is replaced, anything else refused. The disk
+/// may not have it yet: see sync_folder().
 void rename_file(const std::filesystem::path& from, const std::filesystem::path& to);
 
 /// Removes a file, or a folder with all it holds; nothing if there is none.

@@ -36,7 +36,8 @@ Manifest parse_manifest(std::string_view text, const std::string& origin);
 Manifest read_checkpoint(const std::filesystem::path& folder);
 
 /// The same, and every file has the bytes that were written: reads all of it. If the folder is named like a
-/// checkpoint, it is the one of that step.
+/// checkpoint, it is the one of that step, and so is its state.json, if it has one, whose values are
+/// possible.
 Manifest verify_checkpoint(const std::filesystem::path& folder);
 
 }  // namespace lockstep::train

@@ -58,12 +58,13 @@ CheckpointStore find_store(const fs::path& given) {
                                given.string(), contents(given), checkpoint_name(200)));
 }
 
-fs::path resolve_checkpoint(const fs::path& given) {
+fs::path resolve_checkpoint(const fs::path& given, std::vector<std::string>* skipped) {
   if (is_checkpoint(given)) {
     verify_checkpoint(given);
     return given;
   }
   const CheckpointStore::Found found = find_store(given).find();
+  if (skipped != nullptr) *skipped = found.refused;
   if (found.checkpoint) return found.checkpoint->folder;
   throw Error(
       fmt::format("{}: holds no whole checkpoint:\n  {}", given.string(), fmt::join(found.refused, "\n  ")));

@@ -16,6 +16,8 @@ CheckpointStore find_store(const std::filesystem::path& given);
 
 /// The checkpoint that a person means by a folder: itself, or the newest whole one of a store. Throws
 /// UsageError as find_store() does, and Error telling why if the checkpoint, or each of them, is not whole.
-std::filesystem::path resolve_checkpoint(const std::filesystem::path& given);
+/// `skipped` gets why newer ones were not taken.
+std::filesystem::path resolve_checkpoint(const std::filesystem::path& given,
+                                         std::vector<std::string>* skipped = nullptr);
 
 }  // namespace lockstep::train

@@ -213,9 +213,24 @@ std::vector<int64_t> CheckpointStore::steps() const {
   return all;
 }
 
+std::optional<int64_t> CheckpointStore::latest_step() const {
+  try {
+    const std::string text = read_text(folder_ / kLatest, 100);
+    return step_of_name(std::string_view(text).substr(0, text.find('\n')));
+  } catch (const Error&) {  // for people: one that is missing or altered says nothing
+    return std::nullopt;
+  }
+}
+
 CheckpointStore::Found CheckpointStore::find(int64_t at_most) const {
   Found answer;
   std::vector<Checkpoint> candidates = checkpoints();
+  const auto latest = latest_step();
+  if (latest && *latest <= at_most &&
+      std::ranges::find(candidates, *latest, &Checkpoint::step) == candidates.end()) {
+    answer.refused.push_back(
+        fmt::format("checkpoint {}: is missing, {} names it", folder_of(*latest).string(), kLatest));
+  }
   std::ranges::reverse(candidates);
   for (const Checkpoint& candidate : candidates) {
     if (candidate.step > at_most) continue;

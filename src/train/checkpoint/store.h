@@ -71,11 +71,13 @@ class CheckpointStore {
     std::vector<std::string> refused;      ///< Why those of later steps were not taken, one text each.
   };
 
-  /// The newest checkpoint at or below `at_most` that verify_checkpoint() finds whole. LATEST is not asked.
+  /// The newest checkpoint at or below `at_most` that verify_checkpoint() finds whole. Of LATEST only this is
+  /// asked: whether the one that it names is missing.
   Found find(int64_t at_most = kMostSteps) const;
 
  private:
   std::filesystem::path aside(int64_t step) const;
+  std::optional<int64_t> latest_step() const;
   void check_files(int64_t step, const std::vector<Seal>& seals) const;
   void put_in_place(int64_t step) const;
   void write_latest(int64_t step) const;

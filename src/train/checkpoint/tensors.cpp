@@ -1,5 +1,6 @@
 #include "train/checkpoint/tensors.h"
 
+#include <ATen/ops/isfinite.h>
 #include <ATen/ops/scalar_tensor.h>
 #include <ATen/ops/zeros_like.h>
 #include <fmt/format.h>
@@ -104,6 +105,10 @@ void SavedTensors::copy_to(const std::string& wanted, const at::Tensor& tensor) 
   const auto bytes = file.bytes(entry);
   TORCH_CHECK(tensor.is_contiguous());
   if (!bytes.empty()) std::memcpy(tensor.data_ptr(), bytes.data(), bytes.size());
+  if (tensor.is_floating_point() && !at::isfinite(tensor).all().item<bool>()) {
+    throw Error(fmt::format("{}: {} holds values that are not finite; hint: use an earlier checkpoint",
+                            checkpoint_.string(), wanted));
+  }
 }
 
 std::vector<std::string> SavedTensors::names() const {

@@ -30,7 +30,8 @@ class SavedTensors {
   /// Throws Error if a file is missing or broken, or a name is in two of them.
   SavedTensors(const std::filesystem::path& checkpoint, const std::string& kind);
 
-  /// Copies it into `tensor`; throws Error, naming it and both forms, unless it is there in the same form.
+  /// Copies it into `tensor`; throws Error, naming it and both forms, unless it is there in the same form,
+  /// and for values that are not finite.
   void copy_to(const std::string& name, const at::Tensor& tensor) const;
   std::vector<std::string> names() const;
 

@@ -2,15 +2,15 @@
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
-#include <unistd.h>
 
 #include <array>
+#include <cstring>
 #include <limits>
 #include <nlohmann/json.hpp>
 #include <unordered_set>
 
+#include "launch/whole_file.h"
 #include "lockstep/error.h"
-#include "train/checkpoint/files.h"
 #include "train/checkpoint/strict_json.h"
 #include "train/checkpoint/zip.h"
 
@@ -138,15 +138,8 @@ void write_torch_file(const std::filesystem::path& file, const std::vector<Tenso
                     "files of the checkpoint",
                     file.string()));
   }
-  // A name of its own: two processes that write the same file leave one of the two, not a mixture.
-  const std::filesystem::path partial = fmt::format("{}.{}.partial", file.string(), getpid());
-  write_new_file(partial, archive.finish());
-  try {
-    rename_file(partial, file);
-  } catch (...) {
-    std::error_code ignored;
-    std::filesystem::remove(partial, ignored);
-    throw;
+  if (const int reason = launch::write_whole_file(file, archive.finish())) {
+    throw Error(fmt::format("cannot write {}: {}", file.string(), std::strerror(reason)));
   }
 }
 

@@ -1,12 +1,14 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <nlohmann/json.hpp>
 
 #include "lockstep/error.h"
 #include "train/checkpoint/files.h"
 #include "train/checkpoint/manifest.h"
 #include "train/checkpoint/store.h"
 #include "train/checkpoint/strict_json.h"
+#include "train/run/settings.h"
 
 namespace lockstep::train {
 
@@ -41,6 +43,29 @@ void check_length(const Fault& fault, const Seal& seal, const fs::path& path) {
                                bytes < seal.bytes ? "shorter" : "longer", seal.bytes));
 }
 
+/// Hashes are no proof: whoever writes another value can write its hash.
+void check_state(const Fault& fault, const Manifest& manifest, const fs::path& folder) {
+  const std::string name = "state.json";
+  if (std::ranges::find(manifest.files, name, &Seal::file) == manifest.files.end()) return;
+  const auto state = parse_strict(read_text(folder / name, kMostJsonBytes), (folder / name).string());
+  const auto given = state.find("settings");
+  if (given == state.end()) return;  // not of a run
+  const auto step = state.find("step");
+  if (step == state.end() || !step->is_number_integer() || *step != manifest.step) {
+    fault(name,
+          fmt::format("is of step {}, {} of step {}", step == state.end() ? "(none)" : shown_json(*step),
+                      kManifestName, manifest.step));
+  }
+  const TrainSettings settings = parse_settings(given->dump(), (folder / name).string());
+  const int64_t most = settings.steps > 0 ? settings.steps : kMostTrainSteps;
+  if (manifest.step > most) fault(name, fmt::format("is of step {}, its run has {}", manifest.step, most));
+  const auto samples = state.find("samples");
+  if (samples != state.end() && *samples != manifest.step * settings.batch) {
+    fault(name, fmt::format("has {} samples, {} steps of {} have {}", shown_json(*samples), manifest.step,
+                            settings.batch, manifest.step * settings.batch));
+  }
+}
+
 }  // namespace
 
 Manifest read_checkpoint(const fs::path& folder) {
@@ -72,6 +97,7 @@ Manifest verify_checkpoint(const fs::path& folder) {
     fault(seal.file, fmt::format("has the hash {:016x} instead of {:016x}: its bytes were altered",
                                  found.xxh3, seal.xxh3));
   }
+  check_state(fault, manifest, folder);
   return manifest;
 }
 

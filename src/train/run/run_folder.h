@@ -1,11 +1,13 @@
 #pragma once
 
+#include <chrono>
 #include <filesystem>
 #include <map>
 #include <memory>
 #include <optional>
 #include <string>
 
+#include "launch/unique_fd.h"
 #include "lockstep/train/data/tokenizer.h"
 #include "lockstep/train/models/transformer_config.h"
 #include "train/data/language.h"
@@ -39,13 +41,42 @@ struct Run {
 /// Layers that mnist's classifier can be cut into.
 constexpr int64_t kClassifierLayers = 5;
 
-/// Makes the folder of a new run, or of one that goes on brings it up to date: config.json, tokenizer.json
-/// and, last, run.json. Fetches data that are named. Throws UsageError for what cannot be trained, before the
-/// folder is made; Error if it cannot be written. On one rank.
-Run prepare_run(const RunRequest& request, const Variables& environment);
+/// Held by the one job that writes a run's folder: by the command that takes it and by what it starts. It is
+/// released when the last of these processes ends, however it ends.
+class RunLock {
+ public:
+  /// Makes a file `.lock` in `folder`. Throws UsageError if another job has the lock for longer than
+  /// `patience`, or if the folder cannot be written. A file system without locks is no reason to refuse.
+  void take(const std::filesystem::path& folder, std::chrono::milliseconds patience);
+  bool is_taken() const { return bool(fd_); }
+
+ private:
+  launch::UniqueFd fd_;
+};
+
+/// Takes the lock of a run that is to resume, and returns what its folder says. Waits a little: the processes
+/// of a job that was killed may not have ended yet. Changes nothing else.
+Run lock_run(const std::filesystem::path& folder, RunLock& lock);
+
+/// Makes the folder of a new run: config.json, tokenizer.json and, last, run.json. Of a run that resumes it
+/// changes nothing: see save_settings(). Takes the lock before anything is written, unless it is taken
+/// already. Fetches data that are named. Throws UsageError for what cannot be trained, before the folder is
+/// made; Error if it cannot be written. On one rank.
+Run prepare_run(const RunRequest& request, const Variables& environment, RunLock& lock);
 
 /// What prepare_run() made.
 Run read_run(const std::filesystem::path& folder);
+
+/// Writes the settings of a run that was accepted as its run.json.
+void save_settings(const Run& run);
+
+/// Writes a file of a run's folder, whole or not at all; throws Error.
+void write_run_file(const std::filesystem::path& file, std::string_view text);
+
+/// The data of a run as a condition of its bits: name and fingerprint.
+std::string data_condition(const TrainSettings& settings, const std::string& fingerprint);
+/// The same, of the data as they are now.
+std::string data_condition(const TrainSettings& settings, const Variables& environment);
 
 /// The text of a run's data, which is not mnist.
 std::unique_ptr<Language> load_language(const TrainSettings& settings, const TransformerConfig& config,

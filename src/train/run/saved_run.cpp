@@ -4,27 +4,22 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <nlohmann/json.hpp>
 
 #include "lockstep/error.h"
 #include "lockstep/train/models/tiny_transformer.h"
 #include "train/checkpoint/files.h"
-#include "train/checkpoint/resolve.h"
 #include "train/checkpoint/strict_json.h"
 #include "train/checkpoint/tensors.h"
+#include "train/run/resume.h"
 
 namespace lockstep::train {
 
-Run read_checkpoint_run(const std::filesystem::path& given) {
-  const auto folder = resolve_checkpoint(given);
-  const auto state_file = folder / "state.json";
-  const auto state = parse_strict(read_text(state_file, kMostJsonBytes), state_file.string());
-  const auto settings = state.find("settings");
-  if (settings == state.end()) throw Error(fmt::format("{}: settings are missing", state_file.string()));
-  Run run = {.folder = folder, .settings = parse_settings(settings->dump(), state_file.string())};
+Run read_checkpoint_run(const std::filesystem::path& folder) {
+  Run run = {.folder = folder, .settings = read_state(folder).settings};
   if (run.is_mnist()) return run;
   run.config = read_config(folder / "config.json");
-  run.tokenizer = Tokenizer::parse(read_text(folder / "tokenizer.json", kMostJsonBytes));
+  const auto tokenizer = folder / "tokenizer.json";
+  run.tokenizer = Tokenizer::parse(read_text(tokenizer, kMostJsonBytes), tokenizer.string());
   return run;
 }
 

@@ -9,10 +9,9 @@
 
 namespace lockstep::train {
 
-/// A run as one of its checkpoints tells of it: its settings, config and tokenizer. `given` is a checkpoint,
-/// or a folder of a run, whose newest whole one is taken; `folder` is the checkpoint's then. Throws
-/// UsageError or Error, naming what is wrong.
-Run read_checkpoint_run(const std::filesystem::path& given);
+/// A run as one of its checkpoints, which is whole, describes it: its settings, config and tokenizer;
+/// `folder` is the checkpoint's. Throws UsageError or Error, naming what is wrong.
+Run read_checkpoint_run(const std::filesystem::path& checkpoint);
 
 /// The model of a language run, with the checkpoint's weights, whole on this rank. Throws UsageError for
 /// another run.

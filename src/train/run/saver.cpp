@@ -5,7 +5,8 @@
 #include <fmt/format.h>
 #include <torch/version.h>
 
-#include <cstdlib>
+#include <algorithm>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <span>
 
@@ -34,11 +35,14 @@ std::vector<std::string> on_all_ranks(Communicator& comm, const Act& act) {
   try {
     said = "+";
     said += act();
+  } catch (const UsageError& error) {
+    said = fmt::format("?{}", error.what());
   } catch (const std::exception& error) {
     said = fmt::format("-rank {}: {}", comm.rank(), error.what());
   }
   auto texts = ddp::gather_texts(comm, said);
   for (auto& text : texts) {
+    if (text.front() == '?') throw UsageError(text.substr(1));
     if (text.front() == '-') throw Error(text.substr(1));
     text.erase(0, 1);
   }
@@ -56,45 +60,54 @@ nlohmann::json to_json(const std::vector<Seal>& seals) {
 Saver::Saver(const Run& run, const Communicator& comm, std::string data)
     : run_(run), comm_(comm), data_(std::move(data)), store_(run.checkpoints()) {}
 
-std::map<std::string, std::string> Saver::conditions() const {
-  const char* const coretype = std::getenv("OPENBLAS_CORETYPE");
-  return {
-      {"engine", std::string(comm_.engine())},
-      {"threads", fmt::format("{}", at::get_num_threads())},
-      {"cpu_capability", cpu_capability()},
-      {"kernels", kernels::kernels().name},
-      {"openblas_coretype", coretype == nullptr ? "" : coretype},
-      {"data", data_.empty() ? run_.settings.data : fmt::format("{} of XXH3 {}", run_.settings.data, data_)},
-      {"libtorch", TORCH_VERSION},
-      {"world_size", fmt::format("{}", comm_.world_size())},
-      {"parallel", run_.settings.parallel},
-      {"schedule", run_.settings.parallel == "pipeline" ? run_.settings.schedule : ""}};
+Conditions Saver::conditions() const {
+  return {{"engine", std::string(comm_.engine())},
+          {"threads", fmt::format("{}", at::get_num_threads())},
+          {"openblas_threads", blas_threads()},
+          {"openblas_coretype", blas_kernels()},
+          {"cpu_capability", cpu_capability()},
+          {"kernels", kernels::kernels().name},
+          {"data", data_condition(run_.settings, data_)},
+          {"libtorch", TORCH_VERSION},
+          {"world_size", fmt::format("{}", comm_.world_size())},
+          {"parallel", run_.settings.parallel},
+          {"schedule", run_.settings.parallel == "pipeline" ? run_.settings.schedule : ""}};
 }
 
 Restored Saver::find() {
   const auto told = on_all_ranks(comm_, [&]() -> std::string {
     if (comm_.rank() != 0) return "";
-    store_.remove_leftovers();
-    const auto found = store_.find();
-    nlohmann::json answer = {{"refused", found.refused}};
-    if (found.checkpoint) answer["step"] = found.checkpoint->step;
+    const Resumption found = find_resumption(run_);
+    nlohmann::json answer = {{"refused", found.skipped}};
+    if (!found.checkpoint) return answer.dump();
+    answer["step"] = found.checkpoint->step;
+    answer["folder"] = found.checkpoint->folder.string();
+    answer["conditions"] = found.state.conditions;
     return answer.dump();
   });
   const auto answer = nlohmann::json::parse(told.front());
   Restored restored = {.refused = answer.at("refused").get<std::vector<std::string>>()};
   if (!answer.contains("step")) return restored;
   restored.step = answer.at("step");
-  found_ = store_.folder_of(restored.step);
-  const auto state =
-      parse_strict(read_text(found_ / "state.json", kMostJsonBytes), (found_ / "state.json").string());
-  const auto then = state.at("conditions").get<std::map<std::string, std::string>>();
-  for (const auto& [name, now] : conditions()) {
-    const auto before = then.find(name);
-    if (before != then.end() && before->second == now) continue;
-    restored.differences.push_back(
-        fmt::format("{} {}, was {}", name, now, before == then.end() ? "not told" : before->second));
+  found_ = answer.at("folder").get<std::string>();
+  // Ranks on other hosts may compute under other conditions: all must know.
+  const auto all = on_all_ranks(comm_, [&] {
+    return nlohmann::json(differences(conditions(), answer.at("conditions").get<Conditions>())).dump();
+  });
+  for (const auto& text : all) {
+    for (const std::string difference : nlohmann::json::parse(text)) {
+      if (std::ranges::count(restored.differences, difference) == 0)
+        restored.differences.push_back(difference);
+    }
   }
   return restored;
+}
+
+void Saver::remove_leftovers() {
+  on_all_ranks(comm_, [&]() -> std::string {
+    if (comm_.rank() == 0) store_.remove_leftovers();
+    return "";
+  });
 }
 
 void Saver::restore(const Trainee& trainee, torch::optim::Optimizer& optimizer) {

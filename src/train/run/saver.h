@@ -4,13 +4,12 @@
 
 #include <cstdint>
 #include <filesystem>
-#include <map>
 #include <string>
 #include <vector>
 
 #include "lockstep/comms/communicator.h"
 #include "train/checkpoint/store.h"
-#include "train/run/run_folder.h"
+#include "train/run/resume.h"
 #include "train/run/trainee.h"
 
 namespace lockstep::train {
@@ -29,18 +28,19 @@ class Saver {
   /// `data`: the fingerprint of what is trained on, see Task.
   Saver(const Run& run, const Communicator& comm, std::string data);
 
-  /// The newest whole checkpoint: only looked for.
+  /// The newest whole checkpoint: only looked for, see find_resumption().
   Restored find();
   /// Puts weights and the optimizer's state back, of the checkpoint that find() found.
   void restore(const Trainee& trainee, torch::optim::Optimizer& optimizer);
+  /// Removes what a run that died left in the checkpoints' folder: once this run is accepted.
+  void remove_leftovers();
   std::filesystem::path folder_of(int64_t step) const { return store_.folder_of(step); }
   /// Returns when the disk has it.
   void save(int64_t step, double loss, const Trainee& trainee, torch::optim::Optimizer& optimizer);
 
  private:
   void commit(int64_t step, double loss, const std::vector<std::string>& told);
-  /// What decides bits beside the run's settings.
-  std::map<std::string, std::string> conditions() const;
+  Conditions conditions() const;
 
   const Run& run_;
   Communicator comm_;

@@ -14,7 +14,7 @@ namespace lockstep::train {
 namespace {
 
 using S = TrainSettings;
-constexpr int64_t kMany = 1'000'000'000;
+constexpr int64_t kMany = kMostTrainSteps;
 
 template <typename Act>
 void for_each_setting(const Act& act) {
@@ -61,6 +61,7 @@ const std::vector<Setting<std::string>>& text_settings() {
        {"auto", "char", "bpe"}},
       {"parallel", &S::parallel, "How ranks share the work", true, {}, {}, {"ddp", "pipeline", "none"}},
       {"schedule", &S::schedule, "Of a pipeline", true, {}, {}, {"naive", "gpipe", "1f1b", "interleaved"}},
+      {"engine", &S::engine, "", true, {}, {}, {}},
   };
   return all;
 }
@@ -122,6 +123,17 @@ TrainSettings settle(const GivenSettings& given, const TrainSettings& stored) {
   return settled;
 }
 
+std::vector<std::string> fixed_differences(const TrainSettings& now, const TrainSettings& then) {
+  std::vector<std::string> found;
+  for_each_setting([&](const auto& setting) {
+    const auto &one = now.*setting.field, &other = then.*setting.field;
+    if (!setting.may_change && one != other) {
+      found.push_back(fmt::format("{} {}, was {}", setting.name, one, other));
+    }
+  });
+  return found;
+}
+
 std::string to_json(const TrainSettings& settings) {
   auto document = nlohmann::ordered_json::object();
   for_each_setting([&](const auto& setting) { document[setting.name] = settings.*setting.field; });
@@ -139,6 +151,8 @@ TrainSettings parse_settings(std::string_view json, const std::string& source) {
   TrainSettings settings;
   for_each_setting([&](const auto& setting) {
     const auto found = document.find(setting.name);
+    if (found == document.end() && std::string_view(setting.name) == "engine")
+      return;  // older runs have none
     if (found == document.end()) throw UsageError(fmt::format("{}: {} is missing", source, setting.name));
     if (!fits(*found, setting)) {
       throw UsageError(fmt::format("{}: {} is {}", source, setting.name,

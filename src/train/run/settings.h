@@ -8,6 +8,9 @@
 
 namespace lockstep::train {
 
+/// The most that --steps takes.
+inline constexpr int64_t kMostTrainSteps = 1'000'000'000;
+
 /// What a run trains on and how: everything of `lockstep train` that decides numbers. It is kept as the run's
 /// run.json.
 struct TrainSettings {
@@ -15,6 +18,7 @@ struct TrainSettings {
   std::string tokenizer = "auto";
   std::string parallel = "ddp";
   std::string schedule = "1f1b";
+  std::string engine;      ///< "": from the topology.
   int64_t world_size = 0;  ///< Ranks; 0: not settled yet.
   int64_t steps = 0;       ///< 0: epochs decide, or the data's own default.
   int64_t epochs = 0;
@@ -62,6 +66,9 @@ TrainSettings settle(const GivenSettings& given);
 /// The settings of a run that goes on: its own, but for what is given. Throws UsageError, naming flag and
 /// both values, for one that a run cannot change.
 TrainSettings settle(const GivenSettings& given, const TrainSettings& stored);
+
+/// Each setting that a run cannot change and that differs: "seed 6, was 5".
+std::vector<std::string> fixed_differences(const TrainSettings& now, const TrainSettings& then);
 
 std::string to_json(const TrainSettings& settings);
 /// What to_json() wrote. Throws UsageError naming `source`, key and value.

@@ -2,7 +2,6 @@
 
 #include <ATen/Parallel.h>
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <chrono>
@@ -12,6 +11,7 @@
 #include "lockstep/error.h"
 #include "lockstep/train/data/distributed_sampler.h"
 #include "lockstep/train/optim/fused_adam.h"
+#include "train/checkpoint/files.h"
 #include "train/run/learning_rate.h"
 #include "train/run/metrics.h"
 #include "train/run/optimizer.h"
@@ -57,7 +57,10 @@ class Trainer {
 
   TrainResult run() {
     const Restored restored = options_.resume ? saver_.find() : Restored();
-    require_same_bits(restored);
+    if (!options_.inexact) require_same_bits(restored.step, restored.differences);
+    if (settings_.steps == 0 && restored.step > steps_) {
+      throw UsageError(fmt::format("the checkpoint is of step {}, the run has {}", restored.step, steps_));
+    }
     trainee_ = make_trainee(run_, *task_, comm_, restored.step);
     optimizer_ = make_optimizer(trainee_->weights(), settings_);
     if (restored.step > 0) saver_.restore(*trainee_, *optimizer_);
@@ -82,22 +85,18 @@ class Trainer {
     return task_->default_steps(settings_.batch);
   }
 
-  void require_same_bits(const Restored& restored) const {
-    if (restored.differences.empty() || options_.inexact) return;
-    throw UsageError(
-        fmt::format("the checkpoint of step {} was made under other conditions, so that its steps would "
-                    "not come out the same to the bit: {}; hint: --inexact goes on nevertheless",
-                    restored.step, fmt::join(restored.differences, "; ")));
-  }
-
+  /// From here on the run is accepted, and changes its folder.
   void open_files(int64_t last_step) {
-    log_ = std::make_unique<RankLog>(
-        run_.folder / "logs" / fmt::format("rank_{}", comm_.rank()) / "train.log", last_step);
+    saver_.remove_leftovers();
+    const auto logs = run_.folder / "logs" / fmt::format("rank_{}", comm_.rank());
+    make_folders(logs);
+    log_ = std::make_unique<RankLog>(logs / "train.log", last_step);
     if (comm_.rank() != 0) return;
     metrics_ = std::make_unique<MetricsFile>(run_.metrics(), last_step);
     if (options_.tensorboard) {
       tensorboard_ = std::make_unique<TensorBoardWriter>(run_.folder / "tensorboard", last_step);
     }
+    if (options_.resume) save_settings(run_);  // last: metrics of steps to come again are cut away by now
   }
 
   void tell_start(const Restored& restored) const {
@@ -107,6 +106,9 @@ class Trainer {
                         .unit = task_->unit(),
                         .entropy = task_->entropy(),
                         .notes = restored.refused};
+    if (options_.resume && restored.step == 0) {
+      start.notes.push_back("no checkpoint was saved yet: starting from step 1");
+    }
     int64_t own = 0;
     for (const auto& [name, weight] : trainee_->weights()) own += weight.is_copy ? 0 : weight.tensor.numel();
     std::vector<int64_t> count = {trainee_->own_file() ? own : 0};

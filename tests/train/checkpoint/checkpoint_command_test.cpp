@@ -2,6 +2,8 @@
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/stat.h>
+#include <sys/sysmacros.h>
 
 #include <filesystem>
 #include <nlohmann/json.hpp>
@@ -138,6 +140,75 @@ TEST_F(CheckpointCommand, ExportReplacesAFileOnlyByForce) {
   EXPECT_EQ(test::read_file(out), "precious");
   EXPECT_EQ(run({"export", run_.path().string(), "--out", out, "--force"}).exit_code, 0);
   EXPECT_THAT(test::read_file(out), testing::StartsWith("PK"));
+}
+
+// As root a rename would put a plain file into the place of a device for good. Each verb that writes a file
+// is tried on a node of our own, or a pipe where no node can be made.
+TEST_F(CheckpointCommand, AndItsSistersPutNoFileInThePlaceOfADevice) {
+  const std::string run_folder = run_.path().string();
+  const std::vector<std::vector<std::string>> commands = {
+      {"checkpoint", "export", run_folder, "--force", "--out"},
+      {"checkpoint", "show", run_folder, "--json"},
+      {"checkpoint", "verify", run_folder, "--json"},
+      {"plan", "allreduce", "--json"},
+      {"plan", "pipeline", "--json"},
+      {"simulate", "allreduce", "--json"},
+      {"doctor", "--json"},
+      {"lab", "list", "--json"}};
+  for (const auto& words : commands) {
+    test::TemporaryFolder folder;
+    const fs::path node = folder / "node", link = folder / "link";
+    const bool is_device = mknod(node.c_str(), S_IFCHR | 0666, makedev(1, 3)) == 0;
+    if (!is_device) {
+      ASSERT_EQ(mkfifo(node.c_str(), 0600), 0);
+    }
+    fs::create_symlink("node", link);
+    for (const fs::path& out : {node, link}) {
+      SCOPED_TRACE(words[0] + " " + words[1] + " to " + out.string());
+      std::vector<std::string> command = {LOCKSTEP_COMMAND};
+      command.insert(command.end(), words.begin(), words.end());
+      command.push_back(out.string());
+      const test::Finished ended = test::run_to_end(command);
+      if (is_device && words[0] != "doctor") {
+        EXPECT_EQ(ended.exit_code, 0) << ended.errors;
+      }
+      EXPECT_TRUE(is_device ? fs::is_character_file(fs::symlink_status(node)) : fs::is_fifo(node));
+      EXPECT_TRUE(fs::is_symlink(link));
+      EXPECT_EQ(std::distance(fs::directory_iterator(folder.path()), fs::directory_iterator()), 2);
+    }
+  }
+}
+
+TEST_F(CheckpointCommand, ExportWritesWhatALinkLeadsToAndRefusesAFolder) {
+  const auto export_to = [&](const fs::path& out) {
+    return run({"export", run_.path().string(), "--force", "--out", out.string()});
+  };
+  test::write_file(run_ / "old.pt", "old");
+  fs::create_symlink("old.pt", run_ / "link.pt");
+  fs::create_symlink("new.pt", run_ / "dangling.pt");
+  for (const char* link : {"link.pt", "dangling.pt"}) {
+    EXPECT_EQ(export_to(run_ / link).exit_code, 0);
+    EXPECT_TRUE(fs::is_symlink(run_ / link));
+  }
+  for (const char* file : {"old.pt", "new.pt"}) {
+    EXPECT_THAT(test::read_file(run_ / file), testing::StartsWith("PK"));
+  }
+  const test::Finished refused = export_to(run_ / "checkpoints");
+  EXPECT_EQ(refused.exit_code, 2);
+  EXPECT_THAT(refused.errors, HasSubstr("checkpoints: Is a directory; hint:"));
+}
+
+TEST_F(CheckpointCommand, NamesWhatItSkippedAndWhy) {
+  damage(200);
+  for (const char* verb : {"show", "export"}) {
+    std::vector<std::string> words = {verb, run_.path().string()};
+    if (verb == std::string("export")) words.insert(words.end(), {"--out", (run_ / "x.pt").string()});
+    const test::Finished printed = run(words);
+    EXPECT_EQ(printed.exit_code, 0) << printed.errors;
+    EXPECT_THAT(printed.output, HasSubstr("step_00000100"));
+    EXPECT_THAT(printed.errors, AllOf(HasSubstr("note: skipped checkpoint "),
+                                      HasSubstr("step_00000200: state.json has 2 bytes, shorter than")));
+  }
 }
 
 TEST_F(CheckpointCommand, RefusesWhatIsNoCheckpoint) {

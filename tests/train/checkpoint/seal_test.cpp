@@ -86,9 +86,8 @@ TEST(WriteSealed, NamesTheFileThatCannotBeMade) {
   const test::TemporaryFolder folder;
   test::write_file(folder / "plain", "");
   // Root may write everywhere, but not below a file.
-  EXPECT_THAT(
-      [&] { write_sealed(folder / "plain", "x", {}); },
-      ThrowsMessage<Error>("checkpoint: cannot make " + (folder / "plain").string() + "/x: Not a directory"));
+  EXPECT_THAT([&] { write_sealed(folder / "plain", "x", {}); },
+              ThrowsMessage<Error>("cannot make " + (folder / "plain").string() + "/x: Not a directory"));
   EXPECT_THAT([&] { write_sealed(folder / "none", "x", {}); },
               ThrowsMessage<Error>(HasSubstr("No such file or directory")));
 }
@@ -108,7 +107,7 @@ TEST(WriteSealed, LeavesNoFileThatItCouldNotWriteWhole) {
   }
   setrlimit(RLIMIT_FSIZE, &before);
   signal(SIGXFSZ, handler);
-  EXPECT_EQ(told, "checkpoint: cannot write " + (folder / "file").string() + ": File too large");
+  EXPECT_EQ(told, "cannot write " + (folder / "file").string() + ": File too large");
   EXPECT_TRUE(fs::is_empty(folder.path()));
 }
 

@@ -10,6 +10,8 @@
 #include <algorithm>
 #include <filesystem>
 #include <optional>
+#include <set>
+#include <sstream>
 
 #include "support/child.h"
 #include "support/temporary_folder.h"
@@ -103,27 +105,98 @@ TEST(Strace, IsInstalled) {
       << child.errors();
 }
 
+/// The calls of a run, as strace writes them, one a line.
+std::string calls_of(const Actor& actor, const std::vector<std::string>& expressions) {
+  std::vector<std::string> command = {"strace", "-f", "-y", "-s", "1000", "-o", "calls"};
+  for (const std::string& expression : expressions) command.insert(command.end(), {"-e", expression});
+  command.insert(command.end(), {LOCKSTEP_STORE_ACTOR, actor.folder().string(), "7"});
+  test::Child child(command, {.environment = {{"ASAN_OPTIONS", "detect_leaks=0"}}});
+  EXPECT_EQ(child.wait(), 0) << child.errors();
+  return test::read_file(child.folder() / "calls");
+}
+
+constexpr const char* kOrderedCalls = "trace=fsync,?rename,?renameat,?renameat2,?mkdir,mkdirat";
+
+/// That each text comes behind the one before it; returns where the last ends.
+size_t expect_in_turn(const std::string& calls, const std::vector<std::string>& texts, size_t at = 0) {
+  for (const std::string& text : texts) {
+    const size_t found = calls.find(text, at);
+    if (found == std::string::npos) {
+      ADD_FAILURE() << text << " does not come in its turn:\n" << calls;
+      return at;
+    }
+    at = found + text.size();
+  }
+  return at;
+}
+
 // A kill leaves to the kernel what was written; a loss of power does not. So the order of the calls counts.
 TEST(Commit, AsksTheDiskForEachThingBeforeTheNextRestsOnIt) {
   Actor actor;
-  test::Child child({"strace", "-f", "-y", "-s", "1000", "-o", "calls", "-e", "trace=fsync,?rename,?renameat",
-                     LOCKSTEP_STORE_ACTOR, actor.folder().string(), "1"},
-                    {.environment = {{"ASAN_OPTIONS", "detect_leaks=0"}}});
-  ASSERT_EQ(child.wait(), 0) << child.errors();
-  const std::string calls = test::read_file(child.folder() / "calls");
+  const std::string calls = calls_of(actor, {kOrderedCalls});
   const std::string folder = fs::canonical(actor.folder()).string();
-  size_t at = 0;
+  const std::string run = fs::canonical(actor.folder().parent_path()).string();
+  const std::string above = fs::canonical(actor.parent()).string();
+  const auto quoted = [](const std::string& path) { return "\"" + path + "\""; };
+  size_t at = expect_in_turn(calls, {quoted(run), above + ">", quoted(folder), run + ">"});
   for (const char* step : {"step_00000001", "step_00000002"}) {
     const std::string temporary = fmt::format("{}/.{}.tmp", folder, step);
-    for (const std::string& expected :
-         {temporary + "/model>", temporary + "/optimizer>", temporary + "/state>",
-          temporary + "/manifest.json>", temporary + ">", fmt::format("\"{}/{}\"", folder, step),
-          folder + ">", folder + "/.LATEST.tmp>", fmt::format("\"{}/LATEST\"", folder), folder + ">"}) {
-      at = calls.find(expected, at);
-      ASSERT_NE(at, std::string::npos) << expected << " does not come in its turn:\n" << calls;
-      at += expected.size();
-    }
+    at = expect_in_turn(
+        calls,
+        {quoted(temporary), folder + ">", temporary + "/model>", temporary + "/optimizer>",
+         temporary + "/state>", temporary + "/manifest.json>", temporary + ">", quoted(folder + "/" + step),
+         folder + ">", folder + "/.LATEST.tmp>", quoted(folder + "/LATEST"), folder + ">"},
+        at);
   }
+}
+
+// The last step's: nothing that comes later can be taken for the call that is missing.
+TEST(Commit, AsksTheDiskForACheckpointThatReplacesAnotherBeforeThatIsRemoved) {
+  for (const bool exchanges : {true, false}) {
+    SCOPED_TRACE(exchanges ? "by exchange" : "by two renames");
+    Actor actor;
+    ASSERT_EQ(actor.run().exit_code, 0);
+    std::vector<std::string> expressions = {"trace=fsync,?rename,?renameat,?renameat2,unlinkat"};
+    if (!exchanges) expressions.emplace_back("inject=renameat2:error=EINVAL");
+    const std::string calls = calls_of(actor, expressions);
+    const std::string folder = fs::canonical(actor.folder()).string();
+    const std::string place = folder + "/step_00000003", temporary = folder + "/.step_00000003.tmp";
+    std::vector<std::string> expected = {temporary + "/manifest.json>", temporary + ">"};
+    if (!exchanges) expected.push_back(fmt::format("\"{}/.step_00000003.old\"", folder));
+    expected.push_back(fmt::format("\"{}\"{}", place, exchanges ? ", RENAME_EXCHANGE" : ")"));
+    const size_t renamed = expect_in_turn(calls, expected);
+    // The very next call.
+    const size_t line = calls.find('\n', renamed);
+    ASSERT_NE(line, std::string::npos);
+    const std::string next = calls.substr(line + 1, calls.find('\n', line + 1) - line - 1);
+    EXPECT_THAT(next, AllOf(HasSubstr("fsync("), HasSubstr("<" + folder + ">"))) << calls;
+  }
+}
+
+// Some file systems say only now that bytes are lost.
+TEST(Fault, OfClosingAFileThatWasWrittenIsReported) {
+  Actor whole;
+  std::istringstream closes(calls_of(whole, {"trace=close"}));
+  std::set<std::string> seen;
+  int number = 0;
+  for (std::string line; std::getline(closes, line);) {
+    if (line.find("close(") == std::string::npos) continue;
+    ++number;
+    // The first close of a file is its writer's; step 2 is as step 1.
+    const bool is_written =
+        line.find(".tmp/") != std::string::npos || line.find(".LATEST.tmp>") != std::string::npos;
+    const bool is_second = line.find("/.step_00000002.tmp/") != std::string::npos;
+    if (!is_written || is_second || !seen.insert(line.substr(line.find('<'))).second) continue;
+    SCOPED_TRACE(line);
+    Actor actor;
+    const Told told = actor.run({fmt::format("inject=close:error=EIO:when={}", number)});
+    ASSERT_EQ(told.exit_code, 1) << "ignored";
+    EXPECT_THAT(told.errors,
+                AllOf(HasSubstr("cannot close " + actor.parent().string()), HasSubstr("Input/output error")));
+    actor.expect_holds(told.committed);
+    actor.expect_next_run_works();
+  }
+  EXPECT_EQ(seen.size(), 9U);
 }
 
 /// Where the folder stands when the run begins that is stopped.
@@ -195,9 +268,9 @@ struct FaultCase {
   friend void PrintTo(const FaultCase& shown, std::ostream* out) { *out << shown.name; }
 };
 
-class Fault : public testing::TestWithParam<FaultCase> {};
+class Faults : public testing::TestWithParam<FaultCase> {};
 
-TEST_P(Fault, OfTheDiskIsToldAndLosesNothing) {
+TEST_P(Faults, OfTheDiskIsToldAndLosesNothing) {
   const auto& [name, call, error, text] = GetParam();
   int faults = 0;
   for (int k = 1;; ++k) {
@@ -220,7 +293,7 @@ TEST_P(Fault, OfTheDiskIsToldAndLosesNothing) {
 constexpr const char* kFull = "No space left on device; hint: make room on the disk of ";
 
 INSTANTIATE_TEST_SUITE_P(
-    Store, Fault,
+    Store, Faults,
     testing::Values(FaultCase{"FullDiskWhileWriting", "writev", "ENOSPC", kFull},
                     FaultCase{"FullDiskWhileSyncing", "fsync", "ENOSPC", kFull},
                     FaultCase{"BrokenDisk", "fsync", "EIO", "Input/output error"},

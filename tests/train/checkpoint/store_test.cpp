@@ -3,13 +3,17 @@
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 
 #include <filesystem>
+#include <nlohmann/json.hpp>
 
 #include "lockstep/error.h"
 #include "support/child.h"
 #include "support/temporary_folder.h"
+#include "train/checkpoint/files.h"
 #include "train/checkpoint/samples.h"
+#include "train/run/settings.h"
 
 namespace lockstep::train {
 namespace {
@@ -219,6 +223,95 @@ TEST_F(Store, DoesNotTakeAFileForAFolderWithoutCheckpoints) {
   test::write_file(parent_ / "file", "");
   const CheckpointStore store(parent_ / "file");
   EXPECT_THAT([&] { store.find(); }, ThrowsMessage<Error>(HasSubstr("Not a directory")));
+}
+
+size_t open_descriptors() {
+  const fs::directory_iterator entries("/proc/self/fd");
+  return static_cast<size_t>(std::distance(begin(entries), end(entries)));
+}
+
+TEST_F(Store, LeavesNoDescriptorOpen) {
+  const auto work = [&] {
+    save(1);
+    verify_checkpoint(store_.folder_of(1));
+    sync_folder(folder_);
+    make_folders(parent_ / "a/b");
+    fs::remove_all(parent_ / "a");
+    store_.find();
+    fs::resize_file(store_.folder_of(1) / "model", 1);
+    EXPECT_THROW(verify_checkpoint(store_.folder_of(1)), Error);
+    store_.remove_leftovers();
+  };
+  work();
+  const size_t before = open_descriptors();
+  for (int i = 0; i < 3; ++i) work();
+  EXPECT_EQ(open_descriptors(), before);
+}
+
+TEST_F(Store, ReportsThatTheOneWhichLatestNamesIsMissing) {
+  save(1);
+  save(2);
+  fs::remove_all(store_.folder_of(2));
+  EXPECT_EQ(newest(), 1);
+  EXPECT_THAT(store_.find().refused, ElementsAre(HasSubstr("step_00000002: is missing")));
+  EXPECT_THAT(store_.find(1).refused, IsEmpty());
+}
+
+// In a folder that others may write: a link or device keeps its place.
+TEST_F(Store, RenamesOverNothingButAPlainFile) {
+  save(1);
+  test::write_file(parent_ / "precious", "precious");
+  fs::remove(folder_ / "LATEST");
+  fs::create_symlink(parent_ / "precious", folder_ / "LATEST");
+  EXPECT_THAT([&] { save(2); },
+              ThrowsMessage<Error>(HasSubstr("LATEST: something that is not a regular file")));
+  EXPECT_TRUE(fs::is_symlink(folder_ / "LATEST"));
+  fs::remove(folder_ / "LATEST");
+  ASSERT_EQ(mkfifo((folder_ / "LATEST").c_str(), 0600), 0);
+  EXPECT_THROW(save(2), Error);
+  EXPECT_TRUE(fs::is_fifo(folder_ / "LATEST"));
+  EXPECT_EQ(test::read_file(parent_ / "precious"), "precious");
+  EXPECT_EQ(newest(), 2);
+}
+
+/// What a run writes, but for `changes`.
+std::string state_with(const nlohmann::json& changes) {
+  nlohmann::json state = {{"format", 1}, {"step", 40}, {"loss", 2.5}, {"samples", 40 * 64}};
+  state["settings"] = nlohmann::json::parse(to_json(TrainSettings()));
+  state["settings"]["steps"] = 100;
+  state.merge_patch(changes);
+  return state.dump();
+}
+
+// Hashes are no proof: whoever forges a value computes its hash.
+TEST_F(Store, TakesNoImpossibleValueForWholeWhateverItsHash) {
+  const auto save_state = [&](int64_t step, const nlohmann::json& changes) {
+    const fs::path folder = store_.begin(step);
+    store_.commit(step, {write_sealed(folder, "state.json", {bytes_of(state_with(changes))})}, 100);
+    return [path = store_.folder_of(step)] { verify_checkpoint(path); };
+  };
+  EXPECT_NO_THROW(save_state(40, nlohmann::json::object())());
+  const std::vector<std::pair<nlohmann::json, std::string>> forged = {
+      {{{"step", 4000000000}}, "state.json is of step 4000000000, manifest.json of step 40"},
+      {{{"step", -40}}, "is of step -40"},
+      {{{"step", 40.5}}, "is of step 40.5"},
+      {{{"step", "40"}}, "is of step \"40\""},
+      {{{"step", nullptr}}, "is of step (none)"},
+      {{{"samples", 41}}, "has 41 samples, 40 steps of 64 have 2560"},
+      {{{"settings", {{"steps", 39}}}}, "is of step 40, its run has 39"},
+      {{{"settings", {{"batch", -64}}}}, "batch is -64"},
+      {{{"settings", {{"lr", "fast"}}}}, "lr is \"fast\""},
+      {{{"settings", {{"seed", nullptr}}}}, "seed is missing"},
+  };
+  for (const auto& [changes, said] : forged) {
+    EXPECT_THAT(save_state(40, changes), ThrowsMessage<Error>(HasSubstr(said)));
+    EXPECT_EQ(newest(), -1) << said;
+  }
+  const int64_t far = 4'000'000'000;
+  EXPECT_THAT(save_state(far, {{"step", far}, {"samples", far * 64}}),
+              ThrowsMessage<Error>(HasSubstr("is of step 4000000000, its run has 100")));
+  EXPECT_THAT(save_state(far, {{"step", far}, {"samples", far * 64}, {"settings", {{"steps", 0}}}}),
+              ThrowsMessage<Error>(HasSubstr("is of step 4000000000, its run has 1000000000")));
 }
 
 }  // namespace

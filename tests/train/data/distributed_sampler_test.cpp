@@ -79,8 +79,10 @@ TEST(DistributedSampler, TakesTurnsInOrderWithoutShuffle) {
 TEST(DistributedSampler, HasAnotherOrderInEveryEpochAndTheSameOneAgain) {
   DistributedSampler sampler(100, {.seed = 5});
   std::set<Indices> orders;
-  for (size_t epoch = 0; epoch < 10; ++epoch) orders.insert(epoch_of(sampler, epoch));
-  EXPECT_EQ(orders.size(), 10U);
+  const std::vector<size_t> epochs = {0,   1,   2,   3,     4,     5,          6,
+                                      255, 256, 257, 65535, 65536, 1ULL << 32, 1ULL << 63};
+  for (const size_t epoch : epochs) orders.insert(epoch_of(sampler, epoch));
+  EXPECT_EQ(orders.size(), epochs.size());
   DistributedSampler same(100, {.seed = 5});
   DistributedSampler other(100, {.seed = 6});
   EXPECT_EQ(epoch_of(sampler, 4), epoch_of(same, 4));
@@ -147,11 +149,18 @@ TEST(DistributedSampler, ResumesInTheMiddleOfAnEpoch) {
 }
 
 TEST(DistributedSampler, ForgetsAPlaceWhenAnotherEpochIsChosen) {
-  DistributedSampler sampler(10);
-  sampler.resume_at(4);
-  sampler.set_epoch(1);
-  sampler.reset();
-  EXPECT_EQ(drain(sampler).size(), 10U);
+  DistributedSampler fresh(10);
+  const auto whole = epoch_of(fresh, 1);
+  for (const bool resets : {true, false}) {  // loaders do; loops over next() do not
+    for (const bool resumes : {true, false}) {
+      DistributedSampler sampler(10);
+      resumes ? sampler.resume_at(4) : void(sampler.next(4));
+      sampler.set_epoch(1);
+      EXPECT_EQ(sampler.position(), 0U);
+      if (resets) sampler.reset();
+      EXPECT_EQ(drain(sampler), whole);
+    }
+  }
 }
 
 std::stringstream saved(const DistributedSampler& sampler) {

@@ -44,8 +44,8 @@ std::string document(const std::string& kind, const std::string& key, const std:
 
 TEST(TokenizerJson, RefusesHostileTextByPlaceAndReason) {
   const Refusal refusals[] = {
-      {"", "no valid JSON"},
-      {"{", "no valid JSON"},
+      {"", "not valid JSON"},
+      {"{", "not valid JSON"},
       {"[]", "/: is no object"},
       {"{}", "'lockstep_tokenizer' is missing"},
       {R"({"lockstep_tokenizer": 2, "kind": "char", "tokens": ["a"]})", "2 is not between 1 and 1"},
@@ -63,7 +63,7 @@ TEST(TokenizerJson, RefusesHostileTextByPlaceAndReason) {
       {document("char", "tokens", R"([""])"), "/tokens/0: '' is not one character"},
       {document("char", "tokens", R"(["a", "a"])"), "/tokens/1: U+0061 'a' is there twice"},
       {document("char", "tokens", R"(["b", "a"])"), "/tokens/1: U+0061 'a' is behind a greater"},
-      {document("char", "tokens", "[\"\xff\"]"), "no valid JSON"},
+      {document("char", "tokens", "[\"\xff\"]"), "not valid JSON"},
       {document("bpe", "merges", R"([[97, 98], 5])"), "/merges/1: is no array"},
       {document("bpe", "merges", R"([[97]])"), "/merges/0: has 1 entries, not 2"},
       {document("bpe", "merges", R"([[97, "b"]])"), "/merges/0/1: is no whole number"},

@@ -49,6 +49,14 @@ TEST(ClipGradNorm, ScalesAsLibTorchsDoes) {
   }
 }
 
+TEST(ClipGradNorm, AddsATinyNumberToTheNormItDividesBy) {
+  // As torch does: max_norm / (norm + 1e-6).
+  const auto weight = torch::zeros({1}, torch::kDouble).requires_grad_();
+  weight.mutable_grad() = torch::full({1}, 1e-6, torch::kDouble);
+  clip_grad_norm_(weight, 5e-7);
+  EXPECT_DOUBLE_EQ(weight.grad().item<double>(), 0.25e-6);
+}
+
 TEST(ClipGradNorm, IsExactWhereFloatSumsAreNot) {
   // 1 and 2^24 times a square of 2^-24: a sum in float never leaves 1.
   const auto weight = torch::zeros({(1 << 24) + 1}).requires_grad_();

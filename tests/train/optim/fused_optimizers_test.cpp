@@ -341,6 +341,43 @@ TYPED_TEST(FusedOptimizer, CarriesNaNIntoTheParameter) {
   EXPECT_TRUE(weight[13].isnan().template item<bool>());
 }
 
+/// Optimizers with amsgrad, whose state has for its last parameter no maximum, or one in another order in
+/// memory, of another type or shape: as a checkpoint of another program may have it.
+TYPED_TEST(FusedOptimizer, TakesAnOddMaximumOfAmsgradAsLibTorchsDoes) {
+  if constexpr (!std::is_same_v<TypeParam, torch::optim::SGD>) {
+    using State = typename Traits<TypeParam>::State;
+    const std::vector<std::pair<const char*, std::function<torch::Tensor(const torch::Tensor&)>>> odd = {
+        {"none", [](const auto&) { return torch::Tensor(); }},
+        {"another order in memory", [](const auto& usual) { return usual.t().contiguous().t(); }},
+        {"another type", [](const auto& usual) { return usual.to(torch::kDouble); }},
+        {"another shape", [](const auto& usual) { return usual.narrow(0, 0, 1).contiguous(); }},
+        {"too many elements", [](const auto& usual) {
+           return torch::cat({usual, usual});
+         }}};
+    for (const auto& [name, change] : odd) {
+      SCOPED_TRACE(name);
+      const auto run = [&, change = change](auto make, Tensors& parameters) {
+        parameters = {make_parameters(1)[3]};
+        auto optimizer = make(parameters);
+        this->run(optimizer, parameters, 0, 3);
+        auto& state = static_cast<State&>(*optimizer.state().begin()->second);
+        state.max_exp_avg_sq(change(state.max_exp_avg_sq()));
+        try {
+          this->run(optimizer, parameters, 3, 6);
+        } catch (const std::exception&) {
+          return false;
+        }
+        return true;
+      };
+      const auto options = this->usual().amsgrad(true);
+      Tensors ours, theirs;
+      const bool takes = run([&](const auto& all) { return typename TestFixture::Ours(all, options); }, ours);
+      EXPECT_EQ(takes, run([&](const auto& all) { return TypeParam(all, options); }, theirs));
+      if (takes) this->expect_all_close(ours, theirs, 64);
+    }
+  }
+}
+
 TEST(FusedAdam, CountsStepsAsLibTorchDoes) {
   const auto weight = torch::ones({2}).requires_grad_();
   FusedAdam fused(Tensors{weight}, 0.1);

@@ -175,6 +175,8 @@ TEST_F(Metrics, OfStepsThatTheFileLacksStayMissing) {
   EXPECT_EQ(test::read_file(file_), lines(4, 4));
   run(7, 8);
   EXPECT_EQ(test::read_file(file_), lines(4, 4) + lines(8, 8));
+  run(6, 6);
+  EXPECT_EQ(test::read_file(file_), lines(4, 4)) << "step 8 comes after step 6, which is missing";
 }
 
 TEST_F(Metrics, TornLastLineIsLeftOutWhateverItsLengthAndBytes) {

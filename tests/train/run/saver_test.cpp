@@ -105,6 +105,16 @@ TEST_F(SaverTest, PutsEveryRanksWeightsBack) {
   EXPECT_THAT(thrown, Each(IsEmpty()));
 }
 
+TEST_F(SaverTest, NamesAWeightThatIsNotFinite) {
+  ASSERT_THAT(save(7, std::nan("")), Each(IsEmpty()));
+  const auto thrown = on_ranks(0, [&](Saver& saver, Part& part, auto& optimizer, int) {
+    saver.find();
+    saver.restore(part, optimizer);
+  });
+  EXPECT_THAT(thrown, Each(HasSubstr("step_00000007: weight")));
+  EXPECT_THAT(thrown, Each(HasSubstr(" holds values that are not finite; hint: use an earlier checkpoint")));
+}
+
 TEST_F(SaverTest, FindsNothingWhereNothingWasSaved) {
   const auto thrown = on_ranks(0, [](Saver& saver, Part&, auto&, int) { EXPECT_EQ(saver.find().step, 0); });
   EXPECT_THAT(thrown, Each(IsEmpty()));

@@ -21,7 +21,8 @@ struct GradientBucket {
 /// DistributedDataParallel's reduction without its wrapper: hooks on a model that is called as ever. While
 /// this lives, backward() leaves the mean of all ranks' gradients in `.grad`.
 ///
-/// What the wrapper does more: it broadcasts buffers before each forward, notices unequal batches, and takes
+/// What the wrapper does more: it broadcasts buffers before each forward, notices unequal batches and skipped
+/// backwards, and takes
 /// part on a rank none of whose parameters got a gradient, where hooks alone would let the others wait. And
 /// it notices that `to(dtype)` or a load took the hooks away: make these anew then.
 class BucketedDDPHooks {

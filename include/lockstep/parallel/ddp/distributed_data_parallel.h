@@ -41,7 +41,8 @@ class DistributedDataParallelBase {
 
   /// Runs `loop`, whose number of forward and backward passes may differ from rank to rank: a rank that is
   /// done takes part in what the others do, with gradients of zero, until all are done; then all get the
-  /// weights and buffers of one that was last. Optimizers are not told.
+  /// weights and buffers of one that was last. It counts as an empty batch in SyncBatchNorm. Optimizers are
+  /// not told. Ranks that have inputs still run forward and backward in the same order, or all throw.
   void join(const std::function<void()>& loop, const JoinOptions& options = {});
 
   /// Every parameter once, also where the model holds it twice: for optimizers.
@@ -99,10 +100,17 @@ int64_t batch_of(const First& first, const Rest&... rest) {
 /// ranks share memory. backward() returns when all are reduced. A module that is called directly, or under
 /// no_grad, is not synchronised; `torch::autograd::grad` neither.
 ///
-/// Any forward signature: arguments are handed on, and what it returns is searched for tensors (outputs.h).
-/// All ranks must construct it, and backpropagate, equally often. A backward that threw on one rank, after
-/// it had reached the model, is over for the others when that rank calls forward next or goes: they throw,
-/// and all can go on. Not thread-safe.
+/// Any forward signature: arguments are handed on, and what it returns is searched for tensors (outputs.h). A
+/// leaf among them (a parameter) is returned as a view of it. Gradients that reach parameters past all
+/// outputs (a loss made of a member of the model) are averaged at the end of that backward.
+///
+/// All ranks must construct it, and backpropagate, equally often. At each synchronised backward they compare
+/// how many forwards in training mode (with gradients enabled) had none since the last one: a rank that
+/// skipped a backward is an error on all ranks that names it, for its batch i+1 would be averaged with the
+/// others' batch i. So evaluate in eval mode or under no_grad, or on all ranks. Not noticed: a rank that
+/// leaves out a batch before its forward; at the end of the loop the others wait for it. A backward that
+/// threw on one rank, after it had reached the model, is over for the others when that rank calls forward
+/// next or goes: they throw, and all can go on. Not thread-safe.
 template <typename Impl>
 class DistributedDataParallel : public DistributedDataParallelBase {
  public:

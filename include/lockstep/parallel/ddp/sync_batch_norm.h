@@ -3,11 +3,19 @@
 #include <torch/nn/modules/batchnorm.h>
 #include <torch/nn/pimpl.h>
 
+#include <memory>
 #include <ostream>
 
 #include "lockstep/comms/communicator.h"
 
 namespace lockstep {
+
+namespace ddp {
+class Reducer;
+}
+namespace parallel {
+struct SyncGroup;
+}
 
 /// num_features, eps, momentum, affine and track_running_stats, as of torch::nn::BatchNorm2d.
 using SyncBatchNormOptions = torch::nn::BatchNormOptions;
@@ -23,7 +31,8 @@ using SyncBatchNormOptions = torch::nn::BatchNormOptions;
 /// least two values a channel. In eval mode nothing is sent; without running statistics the own batch counts.
 ///
 /// Every rank must run forward and backward as often as the others and in the same order; a rank whose batch
-/// is empty too. Give it a communicator of its own (`comm.split(0)`) if others send while backward runs.
+/// is empty too; a rank that is done in DistributedDataParallel::join() counts as one with an empty batch.
+/// Give it a communicator of its own (`comm.split(0)`) if others send while backward runs.
 ///
 /// Throws UsageError for an input of another shape, or not of float32 or float64 on the CPU; if there are too
 /// few values; and in backward with create_graph: it cannot be differentiated twice.
@@ -41,7 +50,8 @@ class SyncBatchNormImpl : public torch::nn::NormImplBase<0, SyncBatchNormImpl, S
   /// What a new batch weighs in the running statistics; counts the batch.
   double count_batch();
 
-  Communicator comm_;
+  friend class ddp::Reducer;  // for join()
+  std::shared_ptr<parallel::SyncGroup> group_;
 };
 
 TORCH_MODULE(SyncBatchNorm);

@@ -28,8 +28,8 @@ class Tokenizer {
   /// between 256 and kMaxVocab.
   static Tokenizer byte_pairs(std::string_view text, int64_t vocab_size);
 
-  /// What to_json() gave. Throws UsageError, naming the place, at anything else.
-  static Tokenizer parse(std::string_view json);
+  /// What to_json() gave. Throws UsageError, naming `source` and the place, at anything else.
+  static Tokenizer parse(std::string_view json, const std::string& source = "tokenizer json");
 
   /// Always the same text for the same vocabulary.
   std::string to_json() const;

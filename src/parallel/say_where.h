@@ -7,7 +7,7 @@
 #include "lockstep/comms/communicator.h"
 #include "lockstep/error.h"
 
-namespace lockstep::pipeline {
+namespace lockstep::parallel {
 
 /// Runs `act`. What it throws because of another rank then begins with `where()`, and keeps its type.
 template <typename Where, typename Act>
@@ -40,4 +40,4 @@ void say_everywhere(Communicator& comm, const Where& where, const Act& act) {
   }
 }
 
-}  // namespace lockstep::pipeline
+}  // namespace lockstep::parallel

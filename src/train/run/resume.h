@@ -1,0 +1,42 @@
+#pragma once
+
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "train/checkpoint/store.h"
+#include "train/run/run_folder.h"
+
+namespace lockstep::train {
+
+/// What decides bits beside a run's settings, by name.
+using Conditions = std::map<std::string, std::string>;
+
+/// What a checkpoint says of the run that saved it, in its state.json.
+struct SavedState {
+  TrainSettings settings;
+  Conditions conditions;
+};
+
+/// Throws Error or UsageError, naming the file and the value.
+SavedState read_state(const std::filesystem::path& checkpoint);
+
+/// Where a run resumes.
+struct Resumption {
+  std::optional<Checkpoint> checkpoint;  ///< None: it was stopped before its first one.
+  SavedState state;
+  std::vector<std::string> skipped;  ///< Why newer checkpoints were not taken.
+};
+
+/// The newest whole checkpoint of a run; changes nothing. Throws UsageError if the run's own settings, config
+/// or tokenizer differ from the checkpoint's, naming each, and if checkpoints were saved but none is whole.
+Resumption find_resumption(const Run& run);
+
+/// Each of `now` that is not as it was: "threads 2, was 1".
+std::vector<std::string> differences(const Conditions& now, const Conditions& then);
+
+/// Throws UsageError if there are any.
+void require_same_bits(int64_t step, const std::vector<std::string>& differences);
+
+}  // namespace lockstep::train
