@@ -22,7 +22,10 @@ CallBoard::Time CallBoard::look(const Header& header, int peer, Time moved) {
     Seat& seat = seats_[static_cast<size_t>(other)];
     try {
       receive(other);
-      Note note = {.header = header, .idle_ms = idle.count(), .answer = seat.to_answer};
+      Note note = {.header = header,
+                   .idle_ms = idle.count(),
+                   .answer = seat.to_answer,
+                   .awaited = awaited_through(peer)};
       if (other == peer && (seat.is_answered || seat.asked_in != header)) note.question = seat.asked + 1;
       const bool is_free = !seat.sent || seat.sent->post->wait_for(kLookOnce);
       if (is_free && (note.question != 0 || note.answer != 0)) {
@@ -46,6 +49,17 @@ CallBoard::Time CallBoard::look(const Header& header, int peer, Time moved) {
   return seats_[static_cast<size_t>(peer)].moved;
 }
 
+int CallBoard::awaited_through(int peer) const {
+  // A rank that waits answers within about 0.25 s; this leaves room for a busy machine.
+  constexpr std::chrono::seconds kRecent{1};
+  const Seat& seat = seats_[static_cast<size_t>(peer)];
+  const bool is_responsive =
+      seat.asked != 0 && (seat.is_answered || std::chrono::steady_clock::now() - seat.asked_at < kRecent);
+  const bool is_other =
+      seat.awaited >= 0 && seat.awaited < static_cast<int>(members_.size()) && seat.awaited != rank_;
+  return is_responsive && is_other ? seat.awaited : peer;
+}
+
 void CallBoard::send(const Note& note, int peer) {
   auto letter = std::make_unique<Letter>(Letter{.note = note});
   letter->post = wire_.send(members_[static_cast<size_t>(peer)], channel_, &letter->note, sizeof(Note));
@@ -63,6 +77,7 @@ void CallBoard::receive(int peer) {
   while (seat.coming->post && seat.coming->post->wait_for(kLookOnce)) {
     const Note& note = seat.coming->note;
     seat.shown = note.header;
+    seat.awaited = note.awaited;
     if (note.question != 0) seat.to_answer = note.question;
     if (note.answer != 0 && note.answer == seat.asked) {
       // It was given after the question, nobody knows how long: this is the earliest.

@@ -26,12 +26,17 @@ class CallBoard {
   /// has shown another header for the same call.
   Time look(const Header& header, int peer, Time moved);
 
+  /// Whom this rank, which waits for `peer`, waits for in the end: the peer, or the rank that the peer has
+  /// recently said it waits for.
+  int awaited_through(int peer) const;
+
  private:
   struct Note {
     Header header = {};
     int64_t idle_ms = 0;    ///< Since something last moved.
     uint32_t question = 0;  ///< Its number, counted from 1; 0: none.
     uint32_t answer = 0;    ///< To the question of this number.
+    int32_t awaited = 0;    ///< Whom the sender waits for in the end.
   };
   struct Letter {
     Note note = {};
@@ -46,6 +51,7 @@ class CallBoard {
     Header asked_in = {};              ///< in which call,
     bool is_answered = true;
     uint32_t to_answer = 0;  ///< The peer's last question; 0: none is open.
+    int awaited = -1;        ///< Whom the peer waits for in the end, as it last said.
     Time moved = Time::min();
   };
 

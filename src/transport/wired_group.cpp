@@ -152,7 +152,13 @@ void WiredGroup::await(WiredTransfer& transfer, const Limit& limit) {
     const auto idle = now - moved_at;
     // This process may have been stopped since its last look: another one.
     if (idle >= limit.timeout && std::exchange(late, true)) {
-      throw TimeoutError(fmt::format("rank {} did not {}", peer, transfer.sends_ ? "receive" : "send"), peer);
+      const char* const verb = transfer.sends_ ? "receive" : "send";
+      const int awaited = transfer.stream_ == Stream::kCollective ? board_.awaited_through(peer) : peer;
+      throw TimeoutError(awaited == peer ? fmt::format("rank {} did not {}", peer, verb)
+                                         : fmt::format("rank {} did not {}: it waits for rank {}, which did "
+                                                       "not respond",
+                                                       peer, verb, awaited),
+                         awaited);
     }
     // Another connection says so: what was sent before may still be on its way.
     if (idle >= kLong && control_.has_left(members_[static_cast<size_t>(peer)])) {
