@@ -155,7 +155,7 @@ void check_reduce(const Seam& seam, Checker& checker) {
     }
     for (const size_t count : {size_t{12}, size_t{1}, size_t{0}}) {
       for (const int root : roots(world)) {
-        CountedBuffers buffers(world, count);
+        auto buffers = CountedBuffers::make(world, count);
         const auto report = checker.run({.world = world, .rendezvous = count == 1}, [&](Rank& rank) {
           seam.reduce(rank, buffers.of(rank.rank()), root);
         });

@@ -23,7 +23,7 @@ int64_t all_messages(const Report& report) {
 void check_sums(const Seam& seam, Checker& checker) {
   for (const int world : checker.worlds({1, 2, 3, 4, 5, 8})) {
     for (const size_t count : {size_t{12}, size_t{1}, size_t{1000}, size_t{0}}) {
-      CountedBuffers buffers(world, count);
+      auto buffers = CountedBuffers::make(world, count);
       auto report = checker.run({.world = world, .rendezvous = count == 1}, [&](Rank& rank) {
         rank.watch(buffers.of(rank.rank()));
         seam.naive_all_reduce(rank, buffers.of(rank.rank()));

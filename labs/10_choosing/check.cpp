@@ -42,7 +42,7 @@ std::string extras(int world) {
 /// Who knows powers of two alone meets ranks that are not there; the world's own words for that would not
 /// help.
 void expect_partners(const Seam& seam, Checker& checker, int world) {
-  CountedBuffers buffers(world, 12);
+  auto buffers = CountedBuffers::make(world, 12);
   const auto report = run_world({.world = world, .seed = checker.seed()}, [&](Rank& rank) {
     seam.halving_doubling_all_reduce(rank, buffers.of(rank.rank()));
   });
@@ -56,7 +56,7 @@ void check_sums(const Seam& seam, Checker& checker) {
     if (!is_power(world)) expect_partners(seam, checker, world);
     const size_t n = index(world);
     for (const size_t count : {3 * n, size_t{1000}, n + 1, size_t{1}, size_t{0}}) {
-      CountedBuffers buffers(world, count);
+      auto buffers = CountedBuffers::make(world, count);
       auto report = checker.run({.world = world}, [&](Rank& rank) {
         rank.watch(buffers.of(rank.rank()));
         seam.halving_doubling_all_reduce(rank, buffers.of(rank.rank()));

@@ -1,7 +1,4 @@
-#include <fcntl.h>
 #include <fmt/format.h>
-#include <sys/mman.h>
-#include <unistd.h>
 
 #include <fstream>
 #include <nlohmann/json.hpp>
@@ -37,15 +34,6 @@ nlohmann::json to_json(const CheckResult& result) {
   return json;
 }
 
-/// Makes a file of a page that the parent reads when this process is dead.
-void share_progress(const std::string& path) {
-  const int fd = open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600);
-  if (fd < 0 || ftruncate(fd, kProgressBytes) != 0) return;
-  void* const page = mmap(nullptr, kProgressBytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
-  close(fd);
-  if (page != MAP_FAILED) set_progress_page(static_cast<char*>(page));
-}
-
 }  // namespace
 
 int check_main(int argc, char** argv, const std::function<void(Checker&)>& check) {
@@ -56,7 +44,7 @@ int check_main(int argc, char** argv, const std::function<void(Checker&)>& check
     if (flag == "--seed") options.seed = std::stoull(argv[i + 1]);
     if (flag == "--world") options.world = std::stoi(argv[i + 1]);
     if (flag == "--result") result_path = argv[i + 1];
-    if (flag == "--progress") share_progress(argv[i + 1]);
+    if (flag == "--cpu") options.cpu_s = std::stoi(argv[i + 1]);
   }
   const CheckResult result = run_check(check, options);
   const std::string text = to_json(result).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);

@@ -1,6 +1,19 @@
 #include "lab/checker.h"
 
+#include <dlfcn.h>
+#include <fmt/format.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <csignal>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
 #include <map>
+#include <set>
 
 namespace lab {
 
@@ -26,10 +39,16 @@ const std::map<std::string, std::string>& meanings() {
       {"buffer changed",
        "After isend the data still belongs to the message. Call wait() before you write there, or write "
        "elsewhere."},
+      {"buffer in flight",
+       "A message owns its memory from isend or irecv until wait(): what is received may be written there at "
+       "any "
+       "moment, and holds NaNs until then. Wait first, or receive into memory of its own."},
       {"never waited",
        "isend, irecv and start only begin something. Keep the Work that they return and call wait() on it."},
       {"never received",
        "Every message that is sent must be asked for. Which rank should have received this one?"},
+      {"library called",
+       "This lesson is to write it yourself, out of messages between ranks (send, recv, isend, irecv)."},
       {"endless", "Look at the condition of your loops: which of them never becomes false?"},
   };
   return all;
@@ -48,10 +67,195 @@ std::string meaning_of(const Report& report) {
   return meanings().at(report.problem);
 }
 
+/// What a child hands back.
+struct Outcome {
+  bool is_whole = false;  ///< The body came to its end.
+  CheckResult result;     ///< With a failure, if there is one; the run to look at; notes.
+  Report last_run;
+  std::string data;
+};
+
+/// A file in memory that a child writes and its parent reads.
+class MemoryFile {
+ public:
+  explicit MemoryFile(const char* name) : fd_(memfd_create(name, MFD_CLOEXEC)) {
+    if (fd_ < 0) throw std::runtime_error(std::string("memfd_create: ") + strerror(errno));
+  }
+  MemoryFile(const MemoryFile&) = delete;
+  MemoryFile& operator=(const MemoryFile&) = delete;
+  ~MemoryFile() { close(fd_); }
+  int fd() const { return fd_; }
+  void write(std::string_view text) const {
+    while (!text.empty()) {
+      const ssize_t written = ::write(fd_, text.data(), text.size());
+      if (written <= 0) return;
+      text.remove_prefix(static_cast<size_t>(written));
+    }
+  }
+  std::string read() const {
+    std::string text(static_cast<size_t>(std::max<off_t>(0, lseek(fd_, 0, SEEK_END))), '\0');
+    for (size_t at = 0; at < text.size();) {
+      const ssize_t got = pread(fd_, text.data() + at, text.size() - at, static_cast<off_t>(at));
+      if (got <= 0) return text.substr(0, at);
+      at += static_cast<size_t>(got);
+    }
+    return text;
+  }
+
+ private:
+  int fd_;
+};
+
+/// A line of what a sanitizer printed: the first that has `words`, from there on.
+std::string line_with(const std::string& text, const std::string& words) {
+  const auto at = text.find(words);
+  return at == std::string::npos ? "" : text.substr(at, text.find('\n', at) - at);
+}
+
+/// Where in the learner's file a sanitizer found something: ` in FUNCTION step09_ring_allreduce.cpp:12`.
+std::string frame_of(const std::string& errors) {
+  for (size_t at = 0; (at = errors.find(" in my_work::", at)) != std::string::npos; ++at) {
+    const std::string line = errors.substr(at, errors.find('\n', at) - at);
+    const auto folder = line.rfind('/');
+    return folder == std::string::npos ? line
+                                       : line.substr(0, line.find(" /")) + ' ' + line.substr(folder + 1);
+  }
+  return "";
+}
+
+/// How a child ended that did not come to the end of its body.
+Failure failure_of(int status, int cpu_s, const std::string& errors, const std::string& where) {
+  if (const auto line = line_with(errors, "ERROR: AddressSanitizer: "); !line.empty()) {
+    return {"memory error",
+            fmt::format("{}{}, {}", line.substr(7, line.find(" on ") - 7), frame_of(errors), where),
+            "Your code read or wrote memory that is not its own: beyond the end of a vector or span, or of "
+            "one that is gone. The address sanitizer's full report is below.",
+            0, 0};
+  }
+  if (const auto line = line_with(errors, "ERROR: LeakSanitizer: "); !line.empty()) {
+    return {
+        "memory leak", fmt::format("{}, {}", line_with(errors, "SUMMARY: "), where),
+        "Memory that was allocated with new or malloc and never freed. Use std::vector or std::unique_ptr.",
+        0, 0};
+  }
+  if (const auto line = line_with(errors, "runtime error: "); !line.empty()) {
+    return {
+        "undefined behaviour", fmt::format("{}, {}", line, where),
+        "The undefined behaviour sanitizer found it: such code may do anything, also what you want today.", 0,
+        0};
+  }
+  const int signal = WIFSIGNALED(status) ? WTERMSIG(status) : 0;
+  if (signal == SIGXCPU || signal == SIGKILL) {
+    return {"went on for too long",
+            fmt::format("it was still running after {} s of CPU time, {}", cpu_s, where),
+            "A loop that never ends. Which condition never becomes false?", 0, 0};
+  }
+  if (signal == SIGABRT && errors.find("Assertion") != std::string::npos) {
+    return {"index out of range",
+            "a span or a vector was asked for an element that it does not have, " + where,
+            "Compare the index with size(). The line that the assertion names is in the header; the call is "
+            "yours.",
+            0, 0};
+  }
+  if (signal != 0) {
+    return {
+        fmt::format("crashed by SIG{}", sigabbrev_np(signal)),
+        fmt::format("the system ended it ({}), {}", strsignal(signal), where),
+        "SIGSEGV: memory that is not yours, often an index beyond the end or a buffer that is gone. SIGFPE: "
+        "an integer divided by zero. SIGABRT: an exception in a destructor or a thread, or a failed "
+        "assertion.",
+        0, 0};
+  }
+  return {"left by itself",
+          fmt::format("your code ended the whole process with exit code {}, {}", WEXITSTATUS(status), where),
+          "Do not call exit(): return, or throw.", 0, 0};
+}
+
 }  // namespace
+
+std::string Checker::run_in_child(const std::function<std::string()>& body) {
+  const MemoryFile outcome_file("lab-outcome"), errors_file("lab-errors");
+  std::fflush(nullptr);
+  tell_progress("");
+  const pid_t parent = getpid(), child = fork();
+  if (child < 0) throw std::runtime_error(std::string("fork: ") + strerror(errno));
+  if (child == 0) {
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    if (getppid() != parent) _exit(1);
+    const auto seconds = static_cast<rlim_t>(options_.cpu_s);
+    const rlimit limit = {.rlim_cur = seconds, .rlim_max = seconds + 1};
+    setrlimit(RLIMIT_CPU, &limit);
+    dup2(errors_file.fd(), STDERR_FILENO);
+    Outcome outcome;
+    try {
+      outcome.data = body();
+    } catch (const CheckFailed&) {
+    } catch (...) {
+      result_.has_failed = true;
+      result_.failure = {"exception",
+                         (part_.empty() ? "" : part_ + ": ") + "your code threw: " + describe_exception(),
+                         meanings().at("exception"), world_, options_.seed};
+    }
+    outcome.is_whole = true;
+    outcome.result = std::move(result_);
+    outcome.last_run = std::move(last_run_);
+    std::string bytes;
+    data::put(bytes, outcome);
+    outcome_file.write(bytes);
+    // With the address sanitizer only; it ends this process if it finds a leak.
+    if (!outcome.result.has_failed) {
+      if (auto* const find_leaks = reinterpret_cast<void (*)()>(dlsym(RTLD_DEFAULT, "__lsan_do_leak_check")))
+        find_leaks();
+    }
+    std::fflush(nullptr);
+    _exit(0);
+  }
+  int status = 0;
+  while (waitpid(child, &status, 0) < 0 && errno == EINTR) {
+  }
+  const std::string errors = errors_file.read();
+  std::fwrite(errors.data(), 1, errors.size(), stderr);
+  Outcome outcome;
+  const std::string bytes = outcome_file.read();
+  if (!bytes.empty()) {
+    data::Reader reader(bytes);
+    outcome = data::get<Outcome>(reader);
+  }
+  // Where processes may not be traced, leaks cannot be looked for.
+  const bool has_ended = (WIFEXITED(status) && WEXITSTATUS(status) == 0) ||
+                         errors.find("LeakSanitizer has encountered a fatal error") != std::string::npos;
+  if (!outcome.is_whole || !has_ended) {
+    const std::string told = progress().text;
+    if (progress().world > 0) in_world(progress().world);
+    const Failure failure =
+        failure_of(status, options_.cpu_s, errors, told.empty() ? "before its first call" : "in " + told);
+    fail(failure.name, (part_.empty() ? "" : part_ + ": ") + failure.what, failure.meaning);
+  }
+  // What was proved is for this process to say.
+  outcome.result.proved = std::move(result_.proved);
+  result_ = std::move(outcome.result);
+  last_run_ = std::move(outcome.last_run);
+  if (result_.has_failed) throw CheckFailed{};
+  return std::move(outcome.data);
+}
 
 std::vector<int> Checker::worlds(std::vector<int> all) const {
   return options_.world > 0 ? std::vector<int>{options_.world} : std::move(all);
+}
+
+std::vector<int> Checker::fresh_worlds(int count, int low, int high) const {
+  if (options_.world > 0) return {options_.world};
+  std::set<int> all;
+  for (const int world : {6, 7}) {
+    if (world >= low && world <= high) all.insert(world);
+  }
+  for (int i = 0; i < count; ++i)
+    all.insert(static_cast<int>(draw_between(0xf7e5 + static_cast<uint64_t>(i), low, high)));
+  return {all.begin(), all.end()};
+}
+
+int64_t Checker::draw_between(uint64_t salt, int64_t low, int64_t high) const {
+  return low + static_cast<int64_t>(draw(salt) % static_cast<uint64_t>(high - low + 1));
 }
 
 uint64_t Checker::draw(uint64_t salt) const {
@@ -112,10 +316,13 @@ CheckResult run_check(const std::function<void(Checker&)>& check, const CheckOpt
   Checker checker(options);
   try {
     check(checker);
+    if (checker.result().proved.empty())
+      checker.fail("nothing proved", "the check ended without having proved anything",
+                   "Something in your file ended the check early, or replaced it.");
   } catch (const CheckFailed&) {
-  } catch (const std::exception& error) {
+  } catch (...) {
     checker.result().has_failed = true;
-    checker.result().failure = {"exception", "your code threw: " + first_words(error),
+    checker.result().failure = {"exception", "your code threw: " + describe_exception(),
                                 meanings().at("exception"), 0, options.seed};
   }
   return checker.result();

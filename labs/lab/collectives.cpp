@@ -1,5 +1,7 @@
 #include "lab/collectives.h"
 
+#include <fmt/format.h>
+
 #include <vector>
 
 namespace lab {
@@ -36,6 +38,15 @@ Collectives& collectives() {
                             .broadcast = star_broadcast,
                             .all_reduce = star_all_reduce};
   return all;
+}
+
+void forbid_collectives() {
+  const auto refused = [](const char* name) {
+    return [name](const Rank& rank, auto...) {
+      refuse("library called", fmt::format("rank {} called lab::collectives().{}", rank.rank(), name));
+    };
+  };
+  collectives() = {refused("barrier"), refused("broadcast"), refused("all_reduce")};
 }
 
 }  // namespace lab

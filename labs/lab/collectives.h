@@ -18,4 +18,7 @@ struct Collectives {
 /// The ones in force; what a learner's code provides replaces a member before the check runs.
 Collectives& collectives();
 
+/// For lessons that are to write these: from here on each of them refuses to work, as `library called`.
+void forbid_collectives();
+
 }  // namespace lab

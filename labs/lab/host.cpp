@@ -1,7 +1,7 @@
 // The program that checks a learner's code: all lessons' checks are in it, the code comes from a shared
 // object.
 //
-//   lab-host CODE.so --parent PID [--with EARLIER.so]... [--seed S] [--world W] [--result FILE] [--progress
+//   lab-host CODE.so --parent PID [--with EARLIER.so]... [--seed S] [--world W] [--cpu SECONDS] [--result
 //   FILE]
 #include <dlfcn.h>
 #include <fmt/format.h>

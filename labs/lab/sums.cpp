@@ -2,23 +2,45 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <bit>
 #include <cmath>
+#include <cstdint>
 
 namespace lab {
 
 namespace {
 
+constexpr int kCountedWorld = 8;
+
+const float kCanary = std::bit_cast<float>(0x7fc0cafe);  // a NaN that no sum gives
+
+bool is_canary(float value) {
+  return std::bit_cast<uint32_t>(value) == std::bit_cast<uint32_t>(kCanary);
+}
+
 float unit_of(size_t element) {
   return static_cast<float>(1 + element % 3);
 }
 
+/// What a rank contributes to an element.
+float contribution(int world, int rank, size_t element) {
+  if (world <= kCountedWorld) return unit_of(element) * std::ldexp(1.0F, 3 * rank);
+  const uint64_t mixed = (static_cast<uint64_t>(rank) << 32 | element) * 0x9e3779b97f4a7c15U;
+  return static_cast<float>(1 + (mixed >> 48));  // 2^16 at most: 2^8 ranks add exactly
+}
+
 /// The counts in a sum, or none if it is not one of this element's contributions.
-std::vector<int> decode(float sum, size_t element, int world) {
+std::vector<int> decode(float sum, int rank, size_t element, int world) {
+  std::vector<int> counts(static_cast<size_t>(world));
+  if (world > kCountedWorld) {  // only what is alone can be seen
+    counts[static_cast<size_t>(rank)] = 1;
+    return sum == contribution(world, rank, element) ? counts : std::vector<int>{};
+  }
   const double units = static_cast<double>(sum) / static_cast<double>(unit_of(element));
   if (!(units >= 0) || units != std::floor(units) || units >= std::pow(8.0, world)) return {};
   auto left = static_cast<uint64_t>(units);
-  std::vector<int> counts;
-  for (int r = 0; r < world; ++r, left /= 8) counts.push_back(static_cast<int>(left % 8));
+  for (auto& count : counts) count = static_cast<int>(left % 8), left /= 8;
   return counts;
 }
 
@@ -40,8 +62,8 @@ bool WrongElement::has_repeats() const {
 
 std::string WrongElement::text() const {
   if (counts.empty())
-    return fmt::format("rank {}, element {}: {} is no sum of this element's contributions", rank, element,
-                       found);
+    return fmt::format("rank {} of {}, element {}: {} is not the sum of all contributions", rank, world,
+                       element, found);
   if (is_untouched())
     return fmt::format("rank {} of {}, element {}: holds its own contribution alone", rank, world, element);
   std::string text;
@@ -54,31 +76,59 @@ std::string WrongElement::text() const {
   return fmt::format("rank {} of {}, element {}: holds {}", rank, world, element, text);
 }
 
-CountedBuffers::CountedBuffers(int world, size_t count)
-    : world_(world), data_(static_cast<size_t>(world), std::vector<float>(count)) {
-  float weight = 1;
-  for (auto& row : data_) {
-    for (size_t i = 0; i < count; ++i) row[i] = unit_of(i) * weight;
-    weight *= 8;
+GuardedFloats GuardedFloats::make(size_t count, float value) {
+  GuardedFloats made{std::vector<float>(count + 2 * kMargin, kCanary)};
+  std::ranges::fill(made.floats(), value);
+  return made;
+}
+
+std::string GuardedFloats::damage() const {
+  const auto damaged = [&](size_t from) {
+    return kMargin - static_cast<size_t>(std::count_if(
+                         cells.begin() + static_cast<std::ptrdiff_t>(from),
+                         cells.begin() + static_cast<std::ptrdiff_t>(from + kMargin), is_canary));
+  };
+  const auto text = [](size_t count, const char* where) {
+    return fmt::format("{} {} {}", count, count == 1 ? "float" : "floats", where);
+  };
+  if (const size_t count = damaged(cells.size() - kMargin); count > 0) return text(count, "beyond its end");
+  if (const size_t count = damaged(0); count > 0) return text(count, "before its beginning");
+  return "";
+}
+
+CountedBuffers CountedBuffers::make(int world, size_t count) {
+  CountedBuffers made;
+  for (int r = 0; r < world; ++r) {
+    auto row = GuardedFloats::make(count);
+    for (size_t i = 0; i < count; ++i) row.floats()[i] = contribution(world, r, i);
+    made.rows.push_back(std::move(row));
   }
+  return made;
 }
 
 std::optional<WrongElement> CountedBuffers::first_wrong() const {
-  for (int r = 0; r < world_; ++r) {
+  for (int r = 0; r < world(); ++r) {
     if (auto wrong = first_wrong_of(r)) return wrong;
   }
   return std::nullopt;
 }
 
 std::optional<WrongElement> CountedBuffers::first_wrong_of(int rank) const {
-  double weights = 0;
-  for (int r = 0; r < world_; ++r) weights += std::pow(8.0, r);
-  const auto& row = data_[static_cast<size_t>(rank)];
+  const auto row = rows[static_cast<size_t>(rank)].floats();
   for (size_t i = 0; i < row.size(); ++i) {
-    if (static_cast<double>(row[i]) == weights * static_cast<double>(unit_of(i))) continue;
-    return WrongElement{rank, i, world_, decode(row[i], i, world_), row[i]};
+    double expected = 0;
+    for (int r = 0; r < world(); ++r) expected += static_cast<double>(contribution(world(), r, i));
+    if (static_cast<double>(row[i]) == expected) continue;
+    return WrongElement{rank, i, world(), decode(row[i], rank, i, world()), row[i]};
   }
   return std::nullopt;
+}
+
+std::string CountedBuffers::damage() const {
+  for (size_t r = 0; r < rows.size(); ++r) {
+    if (const auto text = rows[r].damage(); !text.empty()) return fmt::format("rank {} wrote {}", r, text);
+  }
+  return "";
 }
 
 }  // namespace lab

@@ -7,13 +7,28 @@
 
 namespace lab {
 
+/// Floats with a margin on both sides that nobody may write to: what checks hand to a learner's code. A
+/// struct of data, so that a child process can hand it back.
+struct GuardedFloats {
+  std::vector<float> cells;  ///< Margin, floats, margin.
+
+  static GuardedFloats make(size_t count, float value = 0);
+  std::span<float> floats() { return std::span(cells).subspan(kMargin, cells.size() - 2 * kMargin); }
+  std::span<const float> floats() const {
+    return std::span(cells).subspan(kMargin, cells.size() - 2 * kMargin);
+  }
+  /// Where something was written outside: `2 floats beyond its end`; "" if nothing was.
+  std::string damage() const;
+
+  static constexpr size_t kMargin = 16;
+};
+
 /// An element of a reduction that is not what it should be.
 struct WrongElement {
   int rank = 0;
   size_t element = 0;
   int world = 0;
-  std::vector<int>
-      counts;  ///< How often each rank's contribution is in it; empty if it is no sum of contributions.
+  std::vector<int> counts;  ///< How often each rank's contribution is in it; empty if that cannot be seen.
   float found = 0;
 
   /// As it was before: this rank's own contribution and nothing else.
@@ -23,20 +38,21 @@ struct WrongElement {
   std::string text() const;
 };
 
-/// Buffers whose sum tells which contributions are in it, and how often: rank r's element i is (1 + i % 3) *
-/// 8^r, which floats add exactly for up to 8 ranks.
-class CountedBuffers {
- public:
-  CountedBuffers(int world, size_t count);
-  std::span<float> of(int rank) { return data_[static_cast<size_t>(rank)]; }
+/// Buffers whose sum shows which contributions are in it. Up to 8 ranks also how often: rank r's element i is
+/// (1 + i % 3) * 8^r. For more ranks they are small integers that differ by rank and element. Floats add both
+/// exactly. A struct of data, so that a child process can hand it back.
+struct CountedBuffers {
+  std::vector<GuardedFloats> rows;  ///< By rank.
+
+  static CountedBuffers make(int world, size_t count);
+  std::span<float> of(int rank) { return rows[static_cast<size_t>(rank)].floats(); }
+  int world() const { return static_cast<int>(rows.size()); }
   /// The first element, on any rank, that does not hold each contribution once.
   std::optional<WrongElement> first_wrong() const;
   /// The same for one rank alone.
   std::optional<WrongElement> first_wrong_of(int rank) const;
-
- private:
-  int world_;
-  std::vector<std::vector<float>> data_;
+  /// Where a rank wrote outside of its buffer: `rank 2 wrote 1 float beyond its end`; "" if none did.
+  std::string damage() const;
 };
 
 }  // namespace lab

@@ -2,16 +2,23 @@
 
 #include <fmt/format.h>
 
+#include <cxxabi.h>
+#include <malloc.h>
+#include <sys/mman.h>
+
 #include <algorithm>
+#include <bit>
 #include <condition_variable>
 #include <cstring>
 #include <deque>
+#include <list>
 #include <map>
 #include <mutex>
 #include <numeric>
 #include <random>
 #include <thread>
 #include <tuple>
+#include <typeinfo>
 
 namespace lab {
 
@@ -28,7 +35,16 @@ struct Misuse {
 
 constexpr int64_t kMostOperations = 300'000;
 
-char* progress_page = nullptr;
+// What memory holds while a message is on its way into it: a NaN that no sum gives.
+const float kPoison = std::bit_cast<float>(0x7fc0dead);
+
+/// Memory of a message that was started and not waited for.
+struct InFlight {
+  const float* data;
+  size_t count;
+  bool is_received;
+  int peer;
+};
 
 struct Message {
   std::vector<float> data;
@@ -102,6 +118,7 @@ class World {
   Work send(Agent& self, std::span<const float> data, int to) {
     enter(self);
     check_peer(self, "sends to", to);
+    const auto flight = take_off(self, {data.data(), data.size(), false, to});
     const auto message = std::make_shared<Message>();
     message->data.assign(data.begin(), data.end());
     auto& out_us = ranks_[static_cast<size_t>(self.rank)].out_us;
@@ -116,8 +133,9 @@ class World {
     match(channel, self.rank, to);
     event(self, Event::Kind::kSend, to, data, message->start_us, message->end_us);
     ++self.not_waited;
-    return Work([this, &self, data, to, message] {
+    return Work([this, &self, data, to, message, flight] {
       --self.not_waited;
+      const Landing landing{ranks_[static_cast<size_t>(self.rank)].in_flight, flight};
       if (options_.rendezvous) {
         block(
             self, [message] { return message->is_taken; },
@@ -138,13 +156,16 @@ class World {
   Work receive(Agent& self, std::span<float> data, int from) {
     enter(self);
     check_peer(self, "receives from", from);
+    const auto flight = take_off(self, {data.data(), data.size(), true, from});
+    std::fill(data.begin(), data.end(), kPoison);
     const auto receive = std::make_shared<Receive>(Receive{self.now_us, data.size(), nullptr});
     auto& channel = channels_[{from, self.rank, self.stream}];
     channel.asked.push_back(receive);
     match(channel, from, self.rank);
     ++self.not_waited;
-    return Work([this, &self, data, from, receive] {
+    return Work([this, &self, data, from, receive, flight] {
       --self.not_waited;
+      const Landing landing{ranks_[static_cast<size_t>(self.rank)].in_flight, flight};
       block(
           self, [receive] { return receive->message != nullptr; },
           fmt::format("in recv from rank {} ({} floats)", from, data.size()));
@@ -202,7 +223,32 @@ class World {
     Agent* last_started = nullptr;
     std::map<Agent*, Agent*> after = {};  ///< The body that a body on the communication stream comes after.
     std::span<const float> watched = {};
+    std::list<InFlight> in_flight = {};
   };
+  /// Ends a message's claim on its memory.
+  struct Landing {
+    std::list<InFlight>& all;
+    std::list<InFlight>::iterator flight;
+    ~Landing() { all.erase(flight); }
+  };
+
+  /// Memory that is being received into is no other message's; sends may share what they read.
+  std::list<InFlight>::iterator take_off(const Agent& self, const InFlight& flight) {
+    auto& all = ranks_[static_cast<size_t>(self.rank)].in_flight;
+    const auto overlaps = [&](const InFlight& other) {
+      return (flight.is_received || other.is_received) && flight.count > 0 && other.count > 0 &&
+             flight.data < other.data + other.count && other.data < flight.data + flight.count;
+    };
+    const auto described = [](const InFlight& one) {
+      return fmt::format("{} rank {}", one.is_received ? "a receive from" : "a send to", one.peer);
+    };
+    if (const auto other = std::find_if(all.begin(), all.end(), overlaps); other != all.end()) {
+      throw Misuse{"buffer in flight",
+                   fmt::format("rank {} started {} in memory of {} that it had not waited for", self.rank,
+                               described(flight), described(*other))};
+    }
+    return all.insert(all.end(), flight);
+  }
 
   Agent& add_agent(int rank, int stream, double now_us, std::function<void(Rank&)> body) {
     Agent& agent = *agents_.emplace_back(std::make_unique<Agent>(*this, rank, stream, now_us));
@@ -233,9 +279,9 @@ class World {
     } catch (const Misuse& misuse) {
       problem = misuse.problem;
       what = misuse.what;
-    } catch (const std::exception& error) {
+    } catch (...) {
       problem = "exception";
-      what = fmt::format("rank {} threw: {}", self.rank, first_words(error));
+      what = fmt::format("rank {} threw: {}", self.rank, describe_exception());
     }
     lock.lock();
     if (!problem.empty()) stop(problem, what);
@@ -303,7 +349,8 @@ class World {
   }
 
   void tell(const Agent& self) const {
-    tell_progress(fmt::format("rank {} of {}, seed {}", self.rank, options_.world, options_.seed));
+    tell_progress(fmt::format("rank {} of {}, seed {}", self.rank, options_.world, options_.seed),
+                  options_.world);
   }
 
   /// Every call of a rank is a moment at which another may run.
@@ -440,12 +487,54 @@ std::string first_words(const std::exception& error) {
   return text.substr(0, text.find("\nException raised from"));
 }
 
-void set_progress_page(char* page) {
-  progress_page = page;
+void refuse(const std::string& problem, const std::string& what) {
+  throw Misuse{problem, what};
 }
 
-void tell_progress(const std::string& text) {
-  if (progress_page != nullptr) std::strncpy(progress_page, text.c_str(), kProgressBytes - 1);
+size_t heap_bytes() {
+  return mallinfo2().uordblks;
+}
+
+std::string counted(int64_t count, const std::string& noun) {
+  return fmt::format("{} {}{}", count, noun, count == 1 ? "" : "s");
+}
+
+std::string describe_exception() {
+  try {
+    throw;
+  } catch (const std::exception& error) {
+    return first_words(error);
+  } catch (const std::string& text) {
+    return text;
+  } catch (const char* text) {
+    return text;
+  } catch (int value) {
+    return fmt::format("the int {}", value);
+  } catch (double value) {
+    return fmt::format("the double {}", value);
+  } catch (...) {
+    const std::type_info* const type = abi::__cxa_current_exception_type();
+    char* const name =
+        type != nullptr ? abi::__cxa_demangle(type->name(), nullptr, nullptr, nullptr) : nullptr;
+    const std::string text = fmt::format("a value of type {}", name != nullptr ? name : "that is not known");
+    std::free(name);
+    return text;
+  }
+}
+
+Progress& progress() {
+  static Progress* const page = [] {
+    void* const shared =
+        mmap(nullptr, sizeof(Progress), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    static Progress own;
+    return shared == MAP_FAILED ? &own : new (shared) Progress;
+  }();
+  return *page;
+}
+
+void tell_progress(const std::string& text, int world) {
+  progress().world = world;
+  std::strncpy(progress().text, text.c_str(), sizeof(Progress::text) - 1);
 }
 
 }  // namespace lab

@@ -108,17 +108,31 @@ struct Report {
 /// rank sends, receives, waits or computes, so that a run can be repeated. A send takes latency + bytes *
 /// us_per_byte, holds the sender's way out and the receiver's way in so long, and with rendezvous begins when
 /// the receive has been asked for. Never throws for what `body` does: problems are `deadlock`, `exception`,
-/// `wrong size`, `wrong rank`, `wrong stream`, `buffer changed`, `never waited`, `never received`, `endless`.
+/// `wrong size`, `wrong rank`, `wrong stream`, `buffer changed`, `buffer in flight`, `never waited`, `never
+/// received`, `endless`. Memory that a message is to be received into holds NaNs until wait() returns.
 Report run_world(const WorldOptions& options, const std::function<void(Rank&)>& body);
+
+/// Ends the run of the rank that calls it, as a problem by this name.
+[[noreturn]] void refuse(const std::string& problem, const std::string& what);
+
+/// Bytes that this process has allocated and not freed: it grows from step to step if something is kept.
+size_t heap_bytes();
+
+/// `1 rank`, `2 ranks`.
+std::string counted(int64_t count, const std::string& noun);
 
 /// What an exception says, without the stack that LibTorch adds.
 std::string first_words(const std::exception& error);
+/// The exception that is being handled, of any type: its words or its value.
+std::string describe_exception();
 
-/// What the process that runs checks was doing last; a crash or an endless loop is told with it. Shared with
-/// the parent.
-void tell_progress(const std::string& text);
-/// Where tell_progress writes; null for nowhere.
-void set_progress_page(char* page);
-constexpr size_t kProgressBytes = 512;
+/// What the process that runs a learner's code is doing, in memory that it shares with its parent: a crash or
+/// an endless loop is reported with it.
+struct Progress {
+  int world = 0;  ///< 0 outside of a world.
+  char text[508] = {};
+};
+Progress& progress();
+void tell_progress(const std::string& text, int world = 0);
 
 }  // namespace lab

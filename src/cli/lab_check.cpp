@@ -20,7 +20,7 @@ namespace lockstep::cli {
 namespace {
 
 struct CheckOptions : LabOptions {
-  int64_t seed = 1;
+  int64_t seed = 0;
   int64_t world = 0;
   bool mine = false;
   JsonOutput json;
@@ -65,9 +65,10 @@ lab::Verdict check_lesson(lab::Desk& desk, const lab::Lesson& lesson, const lab:
 Action define_lab_check(Flags flags) {
   const auto options = std::make_shared<CheckOptions>();
   add_lesson(flags, *options, "The lesson's number (default: the current one)");
-  flags.number("--seed", options->seed, 1, 1'000'000'000,
-               "What the check draws: values, sizes, who runs when");
-  flags.number("--world", options->world, 0, 8, "Try this number of ranks alone (0: all that the check has)");
+  flags.number("--seed", options->seed, 0, 1'000'000'000,
+               "What the check draws: worlds, sizes, values, who runs when (0: another every time)");
+  flags.number("--world", options->world, 0, 64,
+               "Try this number of ranks alone (0: all that the check has)");
   flags.toggle("--mine", options->mine,
                "Build on your own code of earlier lessons in place of the library's");
   options->json.add_to(flags);

@@ -43,6 +43,7 @@ Lesson read_lesson(const std::filesystem::path& folder) {
   lesson.module = value<std::string>(json, file, "module");
   lesson.file = value<std::string>(json, file, "file");
   lesson.needs_torch = value<bool>(json, file, "torch");
+  lesson.may_call_library = json.contains("library") && value<bool>(json, file, "library");
   lesson.uses = value<std::vector<int>>(json, file, "uses");
   lesson.starter_fails = value<std::string>(json, file, "starter_fails");
   lesson.plan = value<std::string>(json, file, "plan");

@@ -12,11 +12,12 @@ struct Lesson {
   std::string name;  ///< Of the folder: `09_ring_allreduce`.
   std::filesystem::path folder;
   std::string title;
-  std::string module;         ///< One of Course::modules.
-  std::string file;           ///< The learner's, in my_work/: `step09_ring_allreduce.cpp`.
-  bool needs_torch = false;   ///< Its code includes LibTorch.
-  std::vector<int> uses;      ///< Lessons whose code `check --mine` takes in place of the library's.
-  std::string starter_fails;  ///< The name of the failure that the starter is refused by.
+  std::string module;             ///< One of Course::modules.
+  std::string file;               ///< The learner's, in my_work/: `step09_ring_allreduce.cpp`.
+  bool needs_torch = false;       ///< Its code includes LibTorch.
+  bool may_call_library = false;  ///< Its code may call Lockstep itself.
+  std::vector<int> uses;          ///< Lessons whose code `check --mine` takes in place of the library's.
+  std::string starter_fails;      ///< The name of the failure that the starter is refused by.
   std::string
       plan;  ///< The words of `lockstep plan ...` that `view` draws beside the learner's run; "" for none.
 };

@@ -9,7 +9,9 @@
 #include <csignal>
 #include <cstring>
 #include <fstream>
+#include <future>
 #include <nlohmann/json.hpp>
+#include <random>
 #include <sstream>
 
 #include "launch/capture.h"
@@ -66,12 +68,14 @@ std::vector<std::string> compiler_of(const Course& course, const Lesson& lesson)
 }
 
 /// The file that goes round a learner's: its code, what ties it to the check, and what the host looks for.
+/// The check's own headers come first, so that no macro of the learner's reaches them.
 std::string wrapper(const Lesson& lesson, const std::filesystem::path& file, bool provides) {
   const auto tie = provides ? "provide.inc" : "seam.inc";
   const auto entry =
       provides ? "extern \"C\" void lab_provide() { my_work::lab_provide(); }"
                : "extern \"C\" void lab_check(lab::Checker& checker) { my_work::lab_check(checker); }";
-  return fmt::format("#include \"{}\"\n#include \"{}/{}\"\n{}\n", file.string(), lesson.name, tie, entry);
+  return fmt::format("#include \"{0}/check.h\"\n#include \"{1}\"\n#include \"{0}/{2}\"\n{3}\n", lesson.name,
+                     file.string(), tie, entry);
 }
 
 /// The compiler's words as a learner reads them: their file as they know it, without the one that goes round
@@ -88,50 +92,71 @@ std::string retold(const std::string& words, const std::filesystem::path& file, 
   return text;
 }
 
-/// Compiles to a shared object; "" if that worked, else the compiler's words.
-std::string compile(const Course& course, const Lesson& lesson, const std::filesystem::path& file,
-                    const std::filesystem::path& object, bool provides) {
+struct Compiled {
+  bool ok = false;
+  std::string words;  ///< The compiler's.
+};
+
+/// Compiles to a shared object.
+Compiled compile(const Course& course, const Lesson& lesson, const std::filesystem::path& file,
+                 const std::filesystem::path& object, bool provides, bool sanitized) {
   const auto source = object.string() + ".cpp";
   std::ofstream(source) << wrapper(lesson, file, provides);
   auto command = compiler_of(course, lesson);
-  for (const char* word : {"-shared", "-fdiagnostics-color=never", "-Wno-unused-function", "-o"})
+  for (const char* word : {"-shared", "-fdiagnostics-color=never", "-Wno-unused-function"})
     command.emplace_back(word);
-  command.push_back(object.string());
-  command.push_back(source);
+  if (sanitized) {
+    for (const char* word : {"-fsanitize=address,undefined", "-fno-sanitize=vptr",
+                             "-fno-sanitize-recover=all", "-fno-omit-frame-pointer", "-g1"})
+      command.emplace_back(word);
+  }
+  command.insert(command.end(), {"-o", object.string(), source});
   const auto built = launch::capture(command, launch::current_environment(), kCompileLimit);
-  if (built.ok()) return "";
-  return built.timed_out ? fmt::format("the compiler took more than {} s", kCompileLimit.count())
-                         : retold(built.errors + built.output, file, source);
+  return {built.ok(), built.timed_out ? fmt::format("the compiler took more than {} s", kCompileLimit.count())
+                                      : retold(built.errors + built.output, file, source)};
 }
 
-/// What a run's end means if it left no verdict.
-Verdict died(const launch::Captured& run, const std::string& progress) {
+/// A function of Lockstep itself that the code calls, although the lesson is to write it; "" if there is
+/// none.
+std::string library_call(const Lesson& lesson, const std::filesystem::path& object) {
+  if (lesson.may_call_library) return "";
+  const auto names = launch::capture({"nm", "--undefined-only", "--demangle", object.string()},
+                                     launch::current_environment(), kCompileLimit);
+  const auto at = names.output.find(" lockstep::");
+  return at == names.output.npos ? "" : names.output.substr(at + 1, names.output.find('\n', at) - at - 1);
+}
+
+/// The sanitizers' libraries, which must be loaded before all others.
+std::string sanitizer_libraries(const Course& course, const Lesson& lesson) {
+  std::string paths;
+  for (const char* name : {"libasan.so", "libubsan.so"}) {
+    const auto found =
+        launch::capture({compiler_of(course, lesson)[0], fmt::format("-print-file-name={}", name)},
+                        launch::current_environment(), kCompileLimit);
+    paths += (paths.empty() ? "" : " ") + found.output.substr(0, found.output.find('\n'));
+  }
+  return paths;
+}
+
+/// What the host's end means if it left no verdict: the learner's code runs in children of it, but for what
+/// runs while it is loaded.
+Verdict died(const launch::Captured& run) {
   Verdict verdict{.kind = Verdict::Kind::kDied};
-  const auto where = progress.empty() ? std::string("while it started") : "in " + progress;
   if (run.timed_out) {
     verdict.name = "went on for too long";
-    verdict.what = fmt::format("after {} s it was still running, {}", kCheckLimit.count(), where);
-    verdict.meaning =
-        "A loop that never ends, or a wait for something that never comes. Which condition never becomes "
-        "false?";
-  } else if (run.signal == SIGABRT && run.errors.find("Assertion") != std::string::npos) {
-    verdict.name = "index out of range";
-    verdict.what = "a span or a vector was asked for an element that it has not got, " + where;
-    verdict.meaning =
-        "Compare the index with size(). The line that the assertion names is in the header; the call is "
-        "yours.";
-  } else if (run.signal != 0) {
-    verdict.name = fmt::format("crashed by SIG{}", sigabbrev_np(run.signal));
-    verdict.what = fmt::format("the system ended it ({}), {}", strsignal(run.signal), where);
-    verdict.meaning =
-        "SIGSEGV: memory that is not yours, often an index beyond the end or a buffer that is gone. SIGFPE: "
-        "an integer divided "
-        "by zero. SIGABRT: an exception that nobody caught, or a failed assertion.";
+    verdict.what = fmt::format("after {} s it was still running", kCheckLimit.count());
+    verdict.meaning = "Your code sleeps, or waits for something that never comes.";
   } else {
-    verdict.name = "left by itself";
-    verdict.what =
-        fmt::format("your code ended the whole process with exit code {}, {}", run.exit_code, where);
-    verdict.meaning = "Do not call exit(): return, or throw.";
+    verdict.name =
+        run.signal != 0 ? fmt::format("crashed by SIG{}", sigabbrev_np(run.signal)) : "left by itself";
+    verdict.what = run.signal != 0
+                       ? fmt::format("the system ended it ({}) while it was loaded", strsignal(run.signal))
+                       : fmt::format(
+                             "your code ended the whole process with exit code {} while it "
+                             "was loaded",
+                             run.exit_code);
+    verdict.meaning =
+        "Global variables are initialised before the check begins. Keep their constructors simple.";
   }
   return verdict;
 }
@@ -191,23 +216,29 @@ class Scratch {
 
 /// Runs the host and reads what it found.
 Verdict run_host(const Course& course, const Lesson& lesson, const CheckRequest& request,
-                 const Scratch& scratch, const std::vector<std::string>& earlier) {
+                 const Scratch& scratch, const std::vector<std::string>& earlier, bool sanitized) {
   std::vector<std::string> command = {(build_folder(course) / "bin" / host_of(lesson)).string(),
-                                      (scratch / "code.so").string(),
+                                      (scratch / (sanitized ? "sanitized.so" : "code.so")).string(),
                                       "--parent",
                                       std::to_string(getpid()),
                                       "--seed",
                                       std::to_string(request.seed),
                                       "--world",
                                       std::to_string(request.world),
+                                      "--cpu",
+                                      std::to_string(lesson.needs_torch || sanitized ? 20 : 5),
                                       "--result",
-                                      (scratch / "result.json").string(),
-                                      "--progress",
-                                      (scratch / "progress").string()};
+                                      (scratch / "result.json").string()};
   for (const auto& object : earlier) command.insert(command.end(), {"--with", object});
   auto environment = launch::current_environment();
   environment["OMP_NUM_THREADS"] = environment["OPENBLAS_NUM_THREADS"] =
       "1";  // ranks take turns, threads would spin
+  if (sanitized) {
+    environment["LD_PRELOAD"] = sanitizer_libraries(course, lesson);
+    environment["ASAN_OPTIONS"] = "detect_leaks=1:leak_check_at_exit=0:detect_stack_use_after_return=1";
+    environment["UBSAN_OPTIONS"] = "print_stacktrace=1";
+  }
+  std::filesystem::remove(scratch / "result.json");
   const auto run = launch::capture(command, environment, kCheckLimit);
   nlohmann::json result;
   if (std::filesystem::exists(scratch / "result.json")) {
@@ -218,15 +249,9 @@ Verdict run_host(const Course& course, const Lesson& lesson, const CheckRequest&
     verdict.output = run.errors;
     return verdict;
   }
-  std::string progress;
-  if (std::filesystem::exists(scratch / "progress"))
-    progress = read_text(scratch / "progress").c_str();  // to the first zero byte
-  Verdict verdict;
-  if (run.exit_code <= 1 && !run.timed_out && result.is_object()) {
-    verdict = read_result(result, lesson, request);
-  } else {
-    verdict = died(run, progress);
-  }
+  Verdict verdict = run.exit_code <= 1 && !run.timed_out && result.is_object()
+                        ? read_result(result, lesson, request)
+                        : died(run);
   verdict.output = run.output + run.errors;
   return verdict;
 }
@@ -250,28 +275,51 @@ void build_host(const Course& course, const Lesson& lesson, void (*say)(const st
 }
 
 Verdict check_file(const Course& course, const Lesson& lesson, const std::filesystem::path& work,
-                   const CheckRequest& request) {
+                   const CheckRequest& asked) {
+  CheckRequest request = asked;
+  if (request.seed == 0) request.seed = 1 + std::random_device{}() % 999'999;
   launch::become_subreaper();
   const Scratch scratch(build_folder(course) / "labs");
   const auto build_start = Clock::now();
-  Verdict verdict;
+  const auto file = std::filesystem::absolute(work / lesson.file);
+  // The second build finds what the first one only survives: reads and writes outside, leaks, undefined
+  // behaviour.
+  const bool sanitizes = !lesson.needs_torch;
+  auto sanitized = std::async(sanitizes ? std::launch::async : std::launch::deferred, [&] {
+    return compile(course, lesson, file, scratch / "sanitized.so", false, true);
+  });
+  auto compiled = compile(course, lesson, file, scratch / "code.so", false, false);
+  const std::string warnings = compiled.words;
   std::vector<std::string> earlier;
-  verdict.output =
-      compile(course, lesson, std::filesystem::absolute(work / lesson.file), scratch / "code.so", false);
   for (const int number : request.mine ? lesson.uses : std::vector<int>{}) {
-    if (!verdict.output.empty()) break;
+    if (!compiled.ok) break;
     const auto& other = course.lesson(number);
     const auto object = scratch / fmt::format("earlier{:02}.so", number);
-    verdict.output = compile(course, other, std::filesystem::absolute(work / other.file), object, true);
+    compiled = compile(course, other, std::filesystem::absolute(work / other.file), object, true, false);
     earlier.push_back(object.string());
   }
+  const bool has_sanitized = sanitizes && sanitized.get().ok;
   const double build_s = seconds_since(build_start);
-  if (!verdict.output.empty()) {
+  Verdict verdict;
+  if (!compiled.ok) {
+    verdict.output = compiled.words;
     verdict.build_s = build_s;
     return verdict;
   }
   const auto check_start = Clock::now();
-  verdict = run_host(course, lesson, request, scratch, earlier);
+  if (const auto call = library_call(lesson, scratch / "code.so"); !call.empty()) {
+    verdict.kind = Verdict::Kind::kRefused;
+    verdict.name = "library called";
+    verdict.what = "your code calls " + call;
+    verdict.meaning =
+        "This lesson is to write it yourself. The lab:: functions that its text names are yours to use.";
+  } else {
+    verdict = run_host(course, lesson, request, scratch, earlier, false);
+    if (verdict.passed() && has_sanitized) {
+      if (auto second = run_host(course, lesson, request, scratch, earlier, true); !second.passed())
+        verdict = std::move(second);
+    }
+  }
   const auto left = launch::living_descendants(getpid()).size();
   launch::kill_descendants(Clock::now() + std::chrono::seconds(10));
   if (left > 0) {
@@ -279,6 +327,8 @@ Verdict check_file(const Course& course, const Lesson& lesson, const std::filesy
                                         left == 1 ? "process" : "processes",
                                         left == 1 ? "it was" : "they were"));
   }
+  verdict.warnings = warnings;
+  verdict.seed = request.seed;
   verdict.build_s = build_s;
   verdict.check_s = seconds_since(check_start);
   return verdict;

@@ -11,7 +11,7 @@ namespace lockstep::lab {
 
 /// What a check is asked to do.
 struct CheckRequest {
-  uint64_t seed = 1;
+  uint64_t seed = 0;  ///< Of the inputs that the check draws; 0: another one every time.
   int world = 0;      ///< 0: every world that the check has.
   bool mine = false;  ///< On the learner's own code of earlier lessons.
 };
@@ -32,6 +32,8 @@ struct Verdict {
   std::vector<std::string> proved;  ///< What held, a sentence each.
   std::vector<std::string> notes;   ///< Numbers worth seeing.
   std::string output;               ///< What the learner's code printed, or the compiler.
+  std::string warnings;             ///< The compiler's, of code that it accepted.
+  uint64_t seed = 0;                ///< Of the inputs that the check drew.
   std::string trace;                ///< The run to look at, as JSON; "" if no rank did anything.
   double build_s = 0;
   double check_s = 0;

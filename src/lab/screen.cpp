@@ -115,11 +115,14 @@ std::string verdict_text(const Desk& desk, const Lesson& lesson, const Verdict& 
     }
     if (!verdict.notes.empty()) text += "\n";
     for (const auto& note : verdict.notes) text += style.dim(indented(note, style.columns)) + "\n";
+    if (!verdict.passed() && !verdict.warnings.empty())
+      text += "\n  the compiler warned:\n" + shortened(verdict.warnings, 12);
     if (!verdict.output.empty()) text += "\n  your code printed:\n" + shortened(verdict.output, 20);
   }
   text += "\n";
   if (verdict.passed())
-    text += style.good(fmt::format("  passed ({:.1f} s)", verdict.build_s + verdict.check_s)) + "\n";
+    text += style.good(fmt::format("  passed ({:.1f} s)", verdict.build_s + verdict.check_s)) +
+            style.dim(fmt::format("  with inputs drawn from --seed {}", verdict.seed)) + "\n";
   if (!verdict.trace.empty())
     text += fmt::format("  see:  lockstep lab view {} draws a run of your code\n", lesson.number);
   return text + "  " + wrapped(next_step(desk, lesson, verdict), style.columns - 2, 2) + "\n";
