@@ -6,6 +6,7 @@
 #include <cstring>
 #include <numeric>
 
+#include "lab/collectives.h"
 #include "lab/sums.h"
 
 namespace lab::ring {
@@ -205,6 +206,7 @@ void check_time(const Seam& seam, Checker& checker) {
 }  // namespace
 
 void check(const Seam& seam, Checker& checker) {
+  forbid_collectives();
   check_sums(seam, checker);
   check_bytes(seam, checker);
   check_rendezvous(seam, checker);

@@ -5,6 +5,7 @@
 #include <bit>
 #include <cstring>
 
+#include "lab/collectives.h"
 #include "lab/sums.h"
 
 namespace lab::choosing {
@@ -33,109 +34,170 @@ int rounds_of(int world) {
 std::string extras(int world) {
   const int core = core_of(world);
   return fmt::format(
-      "{} is no power of two: {} ranks work in pairs, and rank {} must get its data in through rank {} "
-      "before "
-      "that, and the result from it afterwards.",
-      world, core, core, 0);
+      "{} is not a power of two: {} ranks work in pairs. Each of the others hands in its data before that "
+      "and "
+      "gets the result afterwards, rank {} for example through rank 0.",
+      world, core, core);
 }
 
-/// Who knows powers of two alone meets ranks that are not there; the world's own words for that would not
-/// help.
-void expect_partners(const Seam& seam, Checker& checker, int world) {
-  auto buffers = CountedBuffers::make(world, 12);
-  const auto report = run_world({.world = world, .seed = checker.seed()}, [&](Rank& rank) {
-    seam.halving_doubling_all_reduce(rank, buffers.of(rank.rank()));
-  });
+/// What a run left.
+struct Case {
+  size_t count = 0;
+  CountedBuffers buffers;
+  Report report;
+};
+
+void expect_sums(Checker& checker, int world, const Case& one) {
+  const auto& problem = one.report.problem;
+  const bool is_extra = !is_power(world);
+  // Who knows powers of two alone meets ranks that do not exist; the world's own words would not help.
+  checker.expect(!is_extra || (problem != "wrong rank" && problem != "exception"), "not a power of two",
+                 one.report.what, extras(world));
+  checker.expect_no_problem(one.report);
+  checker.expect(one.buffers.damage().empty(), "wrote outside",
+                 fmt::format("{} (of {}, {})", one.buffers.damage(),
+                             counted(static_cast<int64_t>(one.count), "float"), counted(world, "rank")),
+                 "Memory beyond the buffer belongs to somebody else. Where does your last block end?");
+  const auto wrong = one.buffers.first_wrong();
+  if (!wrong) return;
+  bool is_silent = world > 1;
+  for (int r = 0; r < world; ++r) is_silent &= one.report.sent_messages(r) == 0;
+  if (is_silent) {
+    checker.fail("nothing added", wrong->text(),
+                 fmt::format("No rank of {} sent a message: the buffers are as they were. Begin with the "
+                             "halving, for a world that is a power of two.",
+                             world));
+  }
+  if (is_extra) checker.fail("not a power of two", wrong->text(), extras(world));
+  if (wrong->has_repeats()) {
+    checker.fail(
+        "counted twice", wrong->text(),
+        "A contribution was added more than once. In the second half complete blocks replace; and in "
+        "the first, partners must add different blocks.");
+  }
+  checker.fail("wrong sum", wrong->text(),
+               "Follow one block: which rank keeps it in which step? At distance d rank r keeps the d blocks "
+               "from r / d * d on.");
+}
+
+/// Runs the sizes one after the other in one process, as a training does.
+void check_sums_of(const Seam& seam, Checker& checker, int world, const std::vector<size_t>& counts) {
   checker.in_world(world);
-  checker.expect(report.problem != "wrong rank" && report.problem != "exception", "not a power of two",
-                 report.what, extras(world));
+  const auto cases = checker.in_child([&] {
+    std::vector<Case> all;
+    for (const size_t count : counts) {
+      auto& one = all.emplace_back(Case{count, CountedBuffers::make(world, count), {}});
+      const bool is_shown = world == 4 && count == 12;
+      one.report =
+          run_world({.world = world, .seed = checker.seed(), .keep_events = is_shown}, [&](Rank& rank) {
+            rank.watch(one.buffers.of(rank.rank()));
+            seam.halving_doubling_all_reduce(rank, one.buffers.of(rank.rank()));
+          });
+      if (!one.report.problem.empty()) break;
+    }
+    return all;
+  });
+  for (const auto& one : cases) {
+    if (!one.report.events.empty()) checker.show(one.report);
+    expect_sums(checker, world, one);
+  }
 }
 
 void check_sums(const Seam& seam, Checker& checker) {
   for (const int world : checker.worlds({1, 2, 4, 8, 3, 5, 6, 7})) {
-    if (!is_power(world)) expect_partners(seam, checker, world);
     const size_t n = index(world);
-    for (const size_t count : {3 * n, size_t{1000}, n + 1, size_t{1}, size_t{0}}) {
-      auto buffers = CountedBuffers::make(world, count);
-      auto report = checker.run({.world = world}, [&](Rank& rank) {
-        rank.watch(buffers.of(rank.rank()));
-        seam.halving_doubling_all_reduce(rank, buffers.of(rank.rank()));
-      });
-      bool is_silent = world > 1;
-      for (int r = 0; r < world; ++r) is_silent &= report.sent_messages(r) == 0;
-      if (count == 12 && world == 4) checker.show(std::move(report));
-      const auto wrong = buffers.first_wrong();
-      if (!wrong) continue;
-      if (is_silent) {
-        checker.fail(
-            "nothing added", wrong->text(),
-            "No rank sent a message: the buffers are as they were. Begin with the halving, for a world "
-            "that is a power of two.");
-      }
-      if (!is_power(world)) checker.fail("not a power of two", wrong->text(), extras(world));
-      if (wrong->has_repeats()) {
-        checker.fail(
-            "counted twice", wrong->text(),
-            "A contribution was added more than once. In the second half complete blocks replace; and in the "
-            "first, partners must add different blocks.");
-      }
-      checker.fail(
-          "wrong sum", wrong->text(),
-          "Follow one block: which rank keeps it in which step? At distance d rank r keeps the d blocks from "
-          "r / d * d on.");
-    }
+    check_sums_of(seam, checker, world, {3 * n, 1000, n + 1, 1, 0});
+  }
+  for (const int world : checker.fresh_worlds(3, 9, 40)) {
+    const auto salt = static_cast<uint64_t>(world);
+    check_sums_of(seam, checker, world,
+                  {static_cast<size_t>(checker.draw_between(salt, 4097, 9999)),
+                   static_cast<size_t>(checker.draw_between(salt + 1, 1, 2 * world))});
   }
   checker.proved("every rank holds every contribution once, powers of two or not");
 }
 
-void check_rounds_and_bytes(const Seam& seam, Checker& checker) {
-  for (const int world : checker.worlds({2, 4, 8, 3, 5, 6, 7})) {
-    const int core = core_of(world);
-    const size_t count = 840;  // divides by all of these worlds
-    const auto S = static_cast<int64_t>(count * sizeof(float));
-    std::vector<std::vector<float>> data(index(world), std::vector<float>(count, 1));
-    const auto report = checker.run({.world = world}, [&](Rank& rank) {
-      seam.halving_doubling_all_reduce(rank, data[index(rank.rank())]);
-    });
-    for (int r = 0; r < world; ++r) {
-      const bool has_extra = r < core && r + core < world;
-      const int64_t most = r >= core ? S : 2 * (core - 1) * S / core + (has_extra ? S : 0);
-      checker.expect(
-          report.sent_bytes(r) <= most, "whole buffers sent",
-          fmt::format(
-              "rank {} of {} sent {} bytes of a buffer of {}; halves of halves are 2(core-1)/core S{} "
-              "= {}",
-              r, world, report.sent_bytes(r), S, has_extra ? " + S for the extra rank" : "", most),
-          "In each step of the first half you need to send only what the partner keeps: half of what both "
-          "still work on. Exchanging everything is recursive doubling, which is good for short buffers.");
-    }
+/// Runs `data` on as many ranks, in a child.
+struct Run {
+  Report report;
+  std::vector<std::vector<float>> data;  ///< By rank.
+};
+Run run(const Seam& seam, Checker& checker, const WorldOptions& options, Run run) {
+  checker.in_world(options.world);
+  return checker.in_child([&] {
+    run.report = checker.run(
+        options, [&](Rank& rank) { seam.halving_doubling_all_reduce(rank, run.data[index(rank.rank())]); });
+    return run;
+  });
+}
+Run ones(int world, size_t count) {
+  return {{}, std::vector<std::vector<float>>(index(world), std::vector<float>(count, 1))};
+}
+
+/// Halves of halves: no rank sends more than 2 (core - 1) blocks, and the whole buffer once for an extra
+/// rank.
+void check_cost_of(const Seam& seam, Checker& checker, int world, size_t count) {
+  const auto report = run(seam, checker, {.world = world, .keep_events = false}, ones(world, count)).report;
+  const int core = core_of(world);
+  const auto S = static_cast<int64_t>(count * sizeof(float));
+  const int64_t halves = 2 * (core - 1) * 4 * static_cast<int64_t>((count + index(core) - 1) / index(core));
+  int64_t all = 0;
+  for (int r = 0; r < world; ++r) {
+    const int64_t most = halves + (is_power(world) ? 0 : S);
+    all += report.sent_bytes(r);
     checker.expect(
-        report.time_us <= rounds_of(world) + 1e-9, "too many rounds",
-        fmt::format("{} ranks took {} rounds, expected {}", world, report.time_us, rounds_of(world)),
-        "Send and receive at once: start the send, receive, then wait for the send. And there are log2 core "
-        "steps in each half, with two more for extra ranks.");
+        report.sent_bytes(r) <= most, "whole buffers sent",
+        fmt::format("rank {} of {} sent {} bytes of a buffer of {}; halves of halves are 2(core-1)/core S{} "
+                    "= {}",
+                    r, world, report.sent_bytes(r), S, is_power(world) ? "" : " + S for an extra rank", most),
+        "In each step of the first half you need to send only what the partner keeps: half of what both "
+        "still work on. Exchanging everything is recursive doubling, which is good for short buffers.");
   }
-  checker.proved("2 log2 P rounds and 2(P-1)/P S bytes a rank; two rounds more if P is no power of two");
+  const int64_t most = core * halves + 2 * (world - core) * S;
+  checker.expect(all <= most, "too many bytes",
+                 fmt::format("{} ranks sent {} bytes in all, {} floats each; expected at most {}", world, all,
+                             count, most),
+                 "The core's ranks send 2(core-1)/core S each, and each extra rank costs its buffer in and "
+                 "out: 2 S. Does somebody send what nobody needs?");
+  checker.expect(report.time_us <= rounds_of(world) + 1e-9, "too many rounds",
+                 fmt::format("{} ranks, {} floats: {:.0f} rounds, expected {}", world, count, report.time_us,
+                             rounds_of(world)),
+                 "Send and receive at once: start the send, receive, then wait for the send. And there are "
+                 "log2 core steps in each half, with two more for extra ranks.");
+}
+
+void check_cost(const Seam& seam, Checker& checker) {
+  for (const int world : checker.worlds({2, 4, 8, 3, 5, 6, 7})) check_cost_of(seam, checker, world, 840);
+  for (const int world : checker.fresh_worlds(2, 9, 40)) {
+    const auto salt = 50 + static_cast<uint64_t>(world);
+    check_cost_of(seam, checker, world, static_cast<size_t>(checker.draw_between(salt, 2 * world, 499)));
+    check_cost_of(seam, checker, world, static_cast<size_t>(checker.draw_between(salt + 1, 4097, 9999)));
+  }
+  checker.proved("2 log2 P rounds and 2(P-1)/P S bytes a rank; two rounds more if P is not a power of two");
 }
 
 void check_rendezvous(const Seam& seam, Checker& checker) {
-  for (const int world : checker.worlds({2, 3, 4, 5, 8})) {
-    std::vector<std::vector<float>> data(index(world), std::vector<float>(100, 1));
-    checker.run({.world = world, .rendezvous = true},
-                [&](Rank& rank) { seam.halving_doubling_all_reduce(rank, data[index(rank.rank())]); });
+  for (const int world : checker.worlds({2, 3, 4, 5, 8}))
+    run(seam, checker, {.world = world, .rendezvous = true}, ones(world, 100));
+  for (const int world : checker.fresh_worlds(1, 9, 20)) {
+    const auto count = static_cast<size_t>(checker.draw_between(70, 1, 5000));
+    run(seam, checker, {.world = world, .rendezvous = true}, ones(world, count));
   }
   checker.proved("nobody waits for ever, even if a send waits for its receive");
 }
 
+/// The same bits on all ranks: replicas must not drift apart.
 void check_bits(const Seam& seam, Checker& checker) {
-  for (const int world : checker.worlds({4, 5, 8})) {
-    std::vector<std::vector<float>> data(index(world));
+  std::vector<int> worlds = checker.worlds({4, 5, 8});
+  worlds.push_back(checker.fresh_worlds(1, 9, 20).back());
+  for (const int world : worlds) {
+    Run values;
     for (int r = 0; r < world; ++r) {
+      auto& row = values.data.emplace_back();
       for (uint64_t i = 0; i < 101; ++i)
-        data[index(r)].push_back(static_cast<float>(checker.draw(i * 64 + index(r)) >> 40) / 1e3F);
+        row.push_back(static_cast<float>(checker.draw(i * 64 + index(r)) >> 40) / 1e3F);
     }
-    checker.run({.world = world},
-                [&](Rank& rank) { seam.halving_doubling_all_reduce(rank, data[index(rank.rank())]); });
+    const auto data = run(seam, checker, {.world = world}, values).data;
     for (int r = 1; r < world; ++r) {
       for (size_t i = 0; i < data[0].size(); ++i) {
         const float first = data[0][i], other = data[index(r)][i];
@@ -143,8 +205,7 @@ void check_bits(const Seam& seam, Checker& checker) {
                        fmt::format("{} ranks: element {} is {:.9g} on rank 0 and {:.9g} on rank {}", world, i,
                                    first, other, r),
                        "Floating-point sums depend on their order. Add each block on one rank, and pass the "
-                       "result on as "
-                       "it is.");
+                       "result on as it is.");
       }
     }
   }
@@ -154,9 +215,10 @@ void check_bits(const Seam& seam, Checker& checker) {
 }  // namespace
 
 void check(const Seam& seam, Checker& checker) {
+  forbid_collectives();
   check_sums(seam, checker);
   check_rendezvous(seam, checker);
-  check_rounds_and_bytes(seam, checker);
+  check_cost(seam, checker);
   check_bits(seam, checker);
   check_choice(seam, checker);
 }
