@@ -1,6 +1,6 @@
 // Lesson 4: the data wall and the memory wall.
 //
-// Before you buy or borrow a machine, reckon: how many bytes does training take, how many days, how many
+// Before you buy or borrow a machine, estimate: how many bytes does training take, how many days, how many
 // ranks? Six small functions. The check compares them with a real training run whose allocator counts, and
 // prints the table of the lesson with your numbers.
 //
