@@ -15,5 +15,8 @@ struct Seam {
 };
 
 void check(const Seam& seam, Checker& checker);
+/// Its second half, in check_group.cpp.
+void check_roll(const Seam& seam, Checker& checker);
+void check_ping_pong(const Seam& seam, Checker& checker);
 
 }  // namespace lab::group

@@ -41,7 +41,7 @@ inline int number(const lab::Environment& environment, const std::string& name) 
 /// RANK or WORLD_SIZE is set as well and says something else.
 lab::Place place_of(const lab::Environment& environment) {
   // Count the processes node by node: all of node 0 first, then those of node 1, ...
-  // environment.contains("RANK") tells whether a variable is set.
+  // environment.contains("RANK") says whether a variable is set.
   (void)environment;
   return {};
 }
