@@ -134,16 +134,33 @@ template <Container T>
 struct Form<T> {
   static void put(std::string& bytes, const T& value) {
     data::put(bytes, static_cast<uint64_t>(value.size()));
+    if constexpr (kIsPlain) {
+      bytes.append(reinterpret_cast<const char*>(value.data()),
+                   value.size() * sizeof(typename T::value_type));
+      return;
+    }
     for (const typename T::value_type& element : value) data::put(bytes, element);
   }
   static T get(Reader& reader) {
     T value;
-    for (auto left = data::get<uint64_t>(reader); left > 0; --left)
-      value.insert(value.end(), element(reader));
+    auto left = data::get<uint64_t>(reader);
+    if constexpr (kIsPlain) {
+      const auto plain = reader.take(left * sizeof(typename T::value_type));
+      value.resize(left);
+      if (left > 0) std::memcpy(value.data(), plain.data(), plain.size());
+      return value;
+    }
+    for (; left > 0; --left) value.insert(value.end(), element(reader));
     return value;
   }
 
  private:
+  /// Numbers one after the other in memory: large buffers are copied whole.
+  static constexpr bool kIsPlain = std::is_arithmetic_v<typename T::value_type> && requires(T value) {
+    value.data();
+    value.resize(1);
+  };
+
   static auto element(Reader& reader) {
     if constexpr (requires { typename T::mapped_type; }) {  // a map's keys are const
       return data::get<std::pair<typename T::key_type, typename T::mapped_type>>(reader);

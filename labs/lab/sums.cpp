@@ -6,6 +6,8 @@
 #include <bit>
 #include <cmath>
 #include <cstdint>
+#include <functional>
+#include <numeric>
 
 namespace lab {
 
@@ -23,9 +25,15 @@ float unit_of(size_t element) {
   return static_cast<float>(1 + element % 3);
 }
 
+/// Which octal digit of an element counts a rank. It depends on the element, so that the largest contribution
+/// is not always the same rank's: a maximum differs from what one rank contributes.
+int digit_of(int world, int rank, size_t element) {
+  return static_cast<int>((static_cast<size_t>(rank) + element) % static_cast<size_t>(world));
+}
+
 /// What a rank contributes to an element.
 float contribution(int world, int rank, size_t element) {
-  if (world <= kCountedWorld) return unit_of(element) * std::ldexp(1.0F, 3 * rank);
+  if (world <= kCountedWorld) return unit_of(element) * std::ldexp(1.0F, 3 * digit_of(world, rank, element));
   const uint64_t mixed = (static_cast<uint64_t>(rank) << 32 | element) * 0x9e3779b97f4a7c15U;
   return static_cast<float>(1 + (mixed >> 48));  // 2^16 at most: 2^8 ranks add exactly
 }
@@ -39,10 +47,29 @@ std::vector<int> decode(float sum, int rank, size_t element, int world) {
   }
   const double units = static_cast<double>(sum) / static_cast<double>(unit_of(element));
   if (!(units >= 0) || units != std::floor(units) || units >= std::pow(8.0, world)) return {};
-  auto left = static_cast<uint64_t>(units);
-  for (auto& count : counts) count = static_cast<int>(left % 8), left /= 8;
+  const auto digits = static_cast<uint64_t>(units);
+  for (int r = 0; r < world; ++r)
+    counts[static_cast<size_t>(r)] = static_cast<int>(digits >> 3 * digit_of(world, r, element) & 7);
   return counts;
 }
+
+/// What a sum may be mistaken for, of the contributions to one element.
+struct Operation {
+  const char* name;
+  double (*apply)(const std::vector<double>& contributions);
+};
+constexpr Operation kOperations[] = {
+    {"mean",
+     [](const auto& all) {
+       return std::accumulate(all.begin(), all.end(), 0.0) / static_cast<double>(all.size());
+     }},
+    {"maximum", [](const auto& all) { return *std::ranges::max_element(all); }},
+    {"minimum", [](const auto& all) { return *std::ranges::min_element(all); }},
+    {"product",
+     [](const auto& all) { return std::accumulate(all.begin(), all.end(), 1.0, std::multiplies()); }},
+    {"sum of squares",
+     [](const auto& all) { return std::inner_product(all.begin(), all.end(), all.begin(), 0.0); }},
+};
 
 }  // namespace
 
@@ -122,6 +149,22 @@ std::optional<WrongElement> CountedBuffers::first_wrong_of(int rank) const {
     return WrongElement{rank, i, world(), decode(row[i], rank, i, world()), row[i]};
   }
   return std::nullopt;
+}
+
+std::string CountedBuffers::other_operation(int rank) const {
+  const auto row = rows[static_cast<size_t>(rank)].floats();
+  if (world() < 2 || row.size() < 3) return "";
+  const auto gives_row = [&](const Operation& operation) {
+    for (size_t i = 0; i < row.size(); ++i) {
+      std::vector<double> all;
+      for (int r = 0; r < world(); ++r) all.push_back(static_cast<double>(contribution(world(), r, i)));
+      const double expected = operation.apply(all);
+      if (!(std::abs(static_cast<double>(row[i]) - expected) <= 1e-5 * expected)) return false;
+    }
+    return true;
+  };
+  const auto* const found = std::ranges::find_if(kOperations, gives_row);
+  return found == std::end(kOperations) ? "" : found->name;
 }
 
 std::string CountedBuffers::damage() const {

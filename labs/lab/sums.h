@@ -39,8 +39,8 @@ struct WrongElement {
 };
 
 /// Buffers whose sum shows which contributions are in it. Up to 8 ranks also how often: rank r's element i is
-/// (1 + i % 3) * 8^r. For more ranks they are small integers that differ by rank and element. Floats add both
-/// exactly. A struct of data, so that a child process can hand it back.
+/// (1 + i % 3) * 8^((r + i) % world). For more ranks they are small integers that differ by rank and element.
+/// Floats add both exactly. A struct of data, so that a child process can hand it back.
 struct CountedBuffers {
   std::vector<GuardedFloats> rows;  ///< By rank.
 
@@ -51,6 +51,9 @@ struct CountedBuffers {
   std::optional<WrongElement> first_wrong() const;
   /// The same for one rank alone.
   std::optional<WrongElement> first_wrong_of(int rank) const;
+  /// What this rank holds in every element in place of the sum: `mean`, `maximum`, ...; "" if it is none of
+  /// these, or if that cannot be seen (one rank, or fewer than three elements).
+  std::string other_operation(int rank) const;
   /// Where a rank wrote outside of its buffer: `rank 2 wrote 1 float beyond its end`; "" if none did.
   std::string damage() const;
 };

@@ -4,7 +4,11 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <stdexcept>
+
+#include "lab/calls.h"
+#include "lab/sums.h"
 
 namespace lab {
 namespace {
@@ -154,6 +158,60 @@ TEST(World, EventsTellThePlaceInTheWatchedMemory) {
     EXPECT_EQ(event.place, 4);
     EXPECT_EQ(event.count, 2);
   }
+}
+
+TEST(CountedBuffers, NameWhatStandsInPlaceOfTheSum) {
+  const auto operation = [](int world, auto apply) {
+    auto buffers = CountedBuffers::make(world, 12);
+    for (size_t i = 0; i < 12; ++i) {
+      float all = buffers.of(0)[i];
+      for (int r = 1; r < world; ++r) all = apply(all, buffers.of(r)[i]);
+      buffers.of(1)[i] = all;
+    }
+    return buffers.other_operation(1);
+  };
+  for (const int world : {2, 3, 8, 13}) {
+    EXPECT_EQ(operation(world, [](float a, float b) { return std::max(a, b); }), "maximum");
+    EXPECT_EQ(operation(world, [](float a, float b) { return std::min(a, b); }), "minimum");
+    EXPECT_EQ(operation(world, [](float a, float b) { return a + b; }), "");
+    EXPECT_EQ(operation(world, [](float, float b) { return b; }), "") << "one rank's alone is not a maximum";
+  }
+  EXPECT_EQ(operation(2, [](float a, float b) { return (a + b) / 2; }), "mean");
+}
+
+/// A struct that calls hand back.
+struct Left {
+  Report report;
+  std::vector<float> data;
+};
+
+/// What a check says of a function that it calls three times in one process.
+Failure judged(const std::function<float(int)>& function) {
+  const auto result = run_check(
+      [&](Checker& checker) {
+        judge_calls(
+            checker, std::vector{1, 2, 3},
+            [&](int x) {
+              return Left{{}, {function(x)}};
+            },
+            [](int x, const Left& left) -> std::optional<Failure> {
+              if (left.data == std::vector{static_cast<float>(x)}) return std::nullopt;
+              return Failure{"wrong", "it is not x", "say x"};
+            });
+        checker.proved("it says x");
+      },
+      {});
+  return result.failure;
+}
+
+TEST(JudgeCalls, SeparatesStateFromACallThatIsWrongAlone) {
+  EXPECT_EQ(judged([](int x) { return static_cast<float>(x); }).name, "");
+  EXPECT_EQ(judged([](int x) { return static_cast<float>(x > 1); }).name, "wrong");
+  EXPECT_EQ(judged([first = 0](int x) mutable {
+              if (first == 0) first = x;
+              return static_cast<float>(first);
+            }).name,
+            "state kept");
 }
 
 }  // namespace
