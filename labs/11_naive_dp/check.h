@@ -16,6 +16,9 @@ struct Seam {
                       const torch::Tensor& target);
 };
 
+/// Its parts.
+void check_sampler(const Seam& seam, Checker& checker);
+
 void check(const Seam& seam, Checker& checker);
 
 }  // namespace lab::naive_dp

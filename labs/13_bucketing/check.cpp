@@ -107,7 +107,7 @@ double step(const Seam& seam, void* bucketer, Net& net, torch::optim::Optimizer&
 }
 
 /// Messages and floats of every step: those of the buckets, in all steps the same.
-void expect_counts(Checker& checker, const std::string& net_name, const ReductionLog& log, int world,
+void expect_counts(Checker& checker, const std::string& net_name, const Reductions& log, int world,
                    const std::vector<int64_t>& bytes, int64_t buckets, bool has_ended) {
   const int64_t floats = std::accumulate(bytes.begin(), bytes.end(), int64_t{0}) / 4;
   for (int s = 0; s < kSteps; ++s) {
@@ -136,7 +136,7 @@ void expect_counts(Checker& checker, const std::string& net_name, const Reductio
 
 /// What finish() left as it was, in the first step.
 void expect_nothing_left(Checker& checker, const std::string& net_name, const Net& net,
-                         const History& history, const std::vector<TrueStep>& truth, const ReductionLog& log,
+                         const History& history, const std::vector<TrueStep>& truth, const Reductions& log,
                          int64_t buckets) {
   const auto world = static_cast<int>(history.weights.size());
   for (int r = 0; r < world && world > 1; ++r) {
@@ -174,28 +174,25 @@ void check_steps(const Seam& seam, Checker& checker, const Setup& setup, int wor
                                           : make_batches(checker, world, kSteps, kShare, size);
   const auto truth = train_alone(*setup.make(seed), samples, batches);
 
-  ReductionLog log(world);
-  History history(world);
-  std::vector<std::shared_ptr<Net>> nets;
-  std::vector<std::shared_ptr<void>> learners(static_cast<size_t>(world));  // kept for what is never waited
-  for (int r = 0; r < world; ++r) nets.push_back(setup.make(seed));
-  const auto body = [&](Rank& rank) {
-    const auto r = static_cast<size_t>(rank.rank());
-    auto optimizer = make_optimizer(*nets[r]);
-    learners[r] = seam.make(rank, *nets[r], setup.cap_bytes);
-    nets[r]->before_backward_of = [&](int) { rank.compute(10); };
-    history.weights[r].push_back(weights_of(*nets[r]));
-    for (int s = 0; s < kSteps; ++s) {
-      log.begin_step(rank.rank(), s, nets[r]);
-      const auto& rows = batches[static_cast<size_t>(s)][r];
-      step(seam, learners[r].get(), *nets[r], optimizer, samples.input_of(rows), samples.target_of(rows));
-      history.weights[r].push_back(weights_of(*nets[r]));
-    }
-    nets[r]->before_backward_of = nullptr;
-  };
+  const Job job{.net_name = setup.name,
+                .make = [&](int) { return setup.make(seed); },
+                .world = world,
+                .samples = samples,
+                .batches = batches};
   checker.in_world(world);
-  const auto report = run_world({.world = world, .seed = checker.seed(), .keep_events = false}, body);
-  const auto bytes = bytes_of(*nets[0]);
+  const auto [history, log, report] = checker.in_child([&] {
+    return train_ranks(
+        checker, job,
+        [&](Rank& rank, Net& net) -> Step {
+          return [&, learner = seam.make(rank, net, setup.cap_bytes)](auto& optimizer, const auto& input,
+                                                                      const auto& target) {
+            return step(seam, learner.get(), net, optimizer, input, target);
+          };
+        },
+        /*layer_us=*/10);
+  });
+  const auto net = setup.make(seed);
+  const auto bytes = bytes_of(*net);
   const auto buckets = static_cast<int64_t>(seam.fill_buckets(bytes, setup.cap_bytes).size());
   const bool has_ended = report.problem.empty();
   const bool is_not_waited = report.problem == "never waited" || report.problem == "buffer changed";
@@ -211,7 +208,7 @@ void check_steps(const Seam& seam, Checker& checker, const Setup& setup, int wor
                  "complete there. finish() must send it all the same, with zeros for what is undefined.");
   }
   if (!is_not_waited) {
-    expect_nothing_left(checker, setup.name, *nets[0], history, truth, log, buckets);
+    expect_nothing_left(checker, setup.name, *net, history, truth, log, buckets);
     const auto difference = log.first_difference(/*counts=*/false);
     checker.expect(
         difference.empty(), "orders differ", difference,
@@ -220,7 +217,7 @@ void check_steps(const Seam& seam, Checker& checker, const Setup& setup, int wor
   }
   expect_counts(checker, setup.name, log, world, bytes, buckets, has_ended);
   checker.expect_no_problem(report);
-  expect_parity(checker, setup.name, *nets[0], history, truth);
+  expect_parity(checker, setup.name, *net, history, truth);
 }
 
 /// Buckets on the virtual clock.

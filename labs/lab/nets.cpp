@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <cmath>
+#include <random>
 #include <stdexcept>
 #include <unordered_map>
 
@@ -131,6 +132,24 @@ std::shared_ptr<Net> make_frozen(int64_t dim, uint64_t seed) {
   net->add("first", std::make_shared<NetLayer>(dim, seed));
   net->add("frozen", frozen);
   net->add("last", std::make_shared<NetLayer>(dim, seed + 2));
+  return net;
+}
+
+std::shared_ptr<Net> make_mixed(int64_t dim, int depth, uint64_t seed, uint64_t shape) {
+  auto net = std::make_shared<Mlp>();
+  std::mt19937_64 draw(shape);
+  for (int i = 0; i < depth; ++i) {
+    auto layer = std::make_shared<NetLayer>(dim, seed + static_cast<uint64_t>(i));
+    const bool is_last = i + 1 == depth;
+    if (is_last || (i > 1 && draw() % 2 == 0)) {
+      const size_t of = is_last ? 0 : draw() % net->layers.size();
+      layer = std::make_shared<NetLayer>(net->layers[of]->weight, layer->bias);
+    } else if (i == 1 || (i > 1 && draw() % 4 == 0)) {
+      layer->weight.set_requires_grad(false);
+    }
+    if (!is_last && draw() % 4 == 0) layer->bias.set_requires_grad(false);
+    net->add(fmt::format("part{}", i), layer);
+  }
   return net;
 }
 

@@ -3,9 +3,12 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cstring>
+#include <list>
 #include <numeric>
 
 #include "lab/collectives.h"
+#include "lab/sums.h"
 
 namespace lab {
 
@@ -15,32 +18,48 @@ torch::Tensor rows_of(const torch::Tensor& from, std::span<const int64_t> rows) 
   return from.index_select(0, torch::tensor(std::vector<int64_t>(rows.begin(), rows.end()), torch::kLong));
 }
 
-double largest(const torch::Tensor& tensor) {
-  return tensor.numel() == 0 ? 0 : tensor.abs().max().item<double>();
-}
-
-bool is_close(const torch::Tensor& found, const torch::Tensor& expected) {
-  return largest(found - expected) <= 1e-5 + 1e-3 * largest(expected);
+torch::Tensor zeros_if_undefined(const torch::Tensor& gradient, const torch::Tensor& parameter) {
+  return gradient.defined() ? gradient : torch::zeros_like(parameter);
 }
 
 /// The gradients of a batch's loss, and the loss.
-double gradients_of(Net& net, const torch::Tensor& input, const torch::Tensor& target, Values& gradients) {
+double find_gradients(Net& net, const torch::Tensor& input, const torch::Tensor& target, Values& gradients) {
   const auto parameters = unique_parameters(net);
   for (const auto& parameter : parameters) parameter.tensor.mutable_grad().reset();
   const auto loss = torch::mse_loss(net.forward(input), target);
   loss.backward();
-  for (const auto& parameter : parameters) {
-    const auto& gradient = parameter.tensor.grad();
-    gradients.push_back(gradient.defined() ? gradient.clone() : torch::zeros_like(parameter.tensor));
-  }
+  for (const auto& parameter : parameters)
+    gradients.push_back(zeros_if_undefined(parameter.tensor.grad(), parameter.tensor.detach()).clone());
   return loss.item<double>();
 }
 
-/// What the step of a wrong gradient was made of.
-struct Wrong {
-  const char* name;
-  torch::Tensor made_of;
-  std::string what, meaning;
+/// Says when it is asked to step.
+struct WatchedSgd : torch::optim::SGD {
+  WatchedSgd(const Net& net, const Rates& rates, std::function<void()> on_step)
+      : torch::optim::SGD(make_optimizer(net, rates)), before_step(std::move(on_step)) {}
+  torch::Tensor step(LossClosure closure = nullptr) override {
+    before_step();
+    return torch::optim::SGD::step(std::move(closure));
+  }
+  std::function<void()> before_step;
+};
+
+/// A tensor in memory with margins, to see whether somebody writes there.
+struct Lent {
+  GuardedFloats memory;
+  torch::Tensor original, tensor;
+
+  explicit Lent(const torch::Tensor& values)
+      : memory(GuardedFloats::make(static_cast<size_t>(values.numel()))),
+        original(values),
+        tensor(torch::from_blob(memory.floats().data(), values.sizes())) {
+    tensor.copy_(values);
+  }
+  std::string damage() const {
+    if (!memory.damage().empty()) return memory.damage();
+    const auto floats = memory.floats();
+    return std::memcmp(floats.data(), original.data_ptr(), floats.size_bytes()) == 0 ? "" : "other values";
+  }
 };
 
 }  // namespace
@@ -82,7 +101,7 @@ Samples make_two_sided_samples(int64_t size, int64_t dim, uint64_t seed) {
   return samples;
 }
 
-Batches one_sided_batches(const Samples& samples, int world, int steps) {
+Batches one_sided_batches(const Samples& samples, int world, int steps, int64_t share) {
   std::vector<int64_t> left, right;
   for (int64_t i = 0; i < samples.input.size(0); ++i) (i % 2 == 1 ? right : left).push_back(i);
   Batches batches;
@@ -91,8 +110,9 @@ Batches one_sided_batches(const Samples& samples, int world, int steps) {
     for (int r = 0; r < world; ++r) {
       const auto k = static_cast<size_t>(s * world + r);
       const bool is_one_sided = world > 1 && r == (world - 1 + s) % world;
-      step.push_back({right[k % right.size()], right[(k + 1) % right.size()],
-                      is_one_sided ? right[(k + 2) % right.size()] : left[k % left.size()]});
+      auto& own = step.emplace_back();
+      for (size_t i = 0; i < static_cast<size_t>(share); ++i) own.push_back(right[(k + i) % right.size()]);
+      if (!is_one_sided) own.back() = left[k % left.size()];
     }
   }
   return batches;
@@ -104,114 +124,54 @@ Values weights_of(const Net& net) {
   return weights;
 }
 
-torch::optim::SGD make_optimizer(const Net& net) {
-  std::vector<torch::Tensor> tensors;
-  for (const auto& parameter : unique_parameters(net)) tensors.push_back(parameter.tensor);
-  return torch::optim::SGD(tensors, kLearningRate);
+Values gradients_of(const Net& net) {
+  Values gradients;
+  for (const auto& parameter : unique_parameters(net)) {
+    const auto& gradient = parameter.tensor.grad();
+    gradients.push_back(gradient.defined() ? gradient.clone() : gradient);
+  }
+  return gradients;
 }
 
-std::vector<TrueStep> train_alone(Net& net, const Samples& samples, const Batches& batches) {
+torch::optim::SGD make_optimizer(const Net& net, const Rates& rates) {
+  std::vector<torch::Tensor> tensors;
+  for (const auto& parameter : unique_parameters(net)) tensors.push_back(parameter.tensor);
+  return torch::optim::SGD(tensors, torch::optim::SGDOptions(rates.learning_rate).momentum(rates.momentum));
+}
+
+std::vector<TrueStep> train_alone(Net& net, const Samples& samples, const Batches& batches,
+                                  const Rates& rates) {
   std::vector<TrueStep> steps;
   const auto parameters = unique_parameters(net);
+  auto optimizer = make_optimizer(net, rates);
   for (const auto& ranks : batches) {
     auto& step = steps.emplace_back();
     std::vector<int64_t> all;
     for (const auto& rows : ranks) {
       all.insert(all.end(), rows.begin(), rows.end());
       auto& own = step.of_rank.emplace_back();
-      step.losses.push_back(gradients_of(net, samples.input_of(rows), samples.target_of(rows), own));
+      step.losses.push_back(find_gradients(net, samples.input_of(rows), samples.target_of(rows), own));
     }
-    step.loss = gradients_of(net, samples.input_of(all), samples.target_of(all), step.gradients);
-    const torch::NoGradGuard no_grad;
-    for (size_t i = 0; i < parameters.size(); ++i) {
-      auto tensor = parameters[i].tensor;
-      tensor -= kLearningRate * step.gradients[i];
-    }
-    step.weights = weights_of(net);
+    step.loss = find_gradients(net, samples.input_of(all), samples.target_of(all), step.gradients);
+    for (size_t i = 0; i < parameters.size(); ++i)
+      parameters[i].tensor.mutable_grad() = step.gradients[i].clone();
+    step.moves = weights_of(net);
+    optimizer.step();
+    const auto after = weights_of(net);
+    for (size_t i = 0; i < parameters.size(); ++i) step.moves[i] -= after[i];
   }
   return steps;
 }
 
-void expect_parity(Checker& checker, const std::string& net_name, const Net& net, const History& history,
-                   const std::vector<TrueStep>& truth) {
-  const auto parameters = unique_parameters(net);
-  const auto world = history.weights.size();
-  for (size_t s = 0; s < truth.size(); ++s) {
-    for (size_t r = 0; r < world; ++r) {
-      const auto& weights = history.weights[r];
-      for (size_t i = 0; i < parameters.size(); ++i) {
-        const auto stepped_by = (weights[s][i] - weights[s + 1][i]) / kLearningRate;
-        const auto& right = truth[s].gradients[i];
-        if (is_close(stepped_by, right)) continue;
-        const auto where =
-            fmt::format("step {}, rank {} of {}, {} of {}", s + 1, r, world, parameters[i].name, net_name);
-        const auto n = static_cast<double>(world);
-        std::vector<Wrong> known = {
-            {"weights do not move", torch::zeros_like(right), "the weight is as it was before the step",
-             "backward() fills the gradients, optimizer.step() uses them. Are both called, and is no "
-             "gradient "
-             "read before it has come?"},
-            {"sum instead of mean", right * n,
-             fmt::format("it stepped by {} times the gradient of the whole batch", world),
-             "An all-reduce adds. The gradient of a mean over the whole batch is the mean of the ranks' "
-             "gradients: divide by world_size, once."},
-            {"divided twice", right / n,
-             fmt::format("it stepped by 1/{} of the gradient of the whole batch", world),
-             "The sum was divided by world_size more than once. Divide before the all-reduce or after it, "
-             "not both, and each parameter once."},
-            {"gradients not averaged", truth[s].of_rank[r][i],
-             "it stepped by the gradient of this rank's own samples",
-             "The all-reduce's result must be in the parameter's grad() before optimizer.step(). Was this "
-             "parameter reduced, and was its result waited for and put back?"},
-        };
-        known.push_back(
-            {"read too early", truth[s].of_rank[r][i] / n,
-             fmt::format("it stepped by 1/{} of the gradient of this rank's own samples", world),
-             "It was divided, but the other ranks' part is not in it: the all-reduce's result was "
-             "read before wait()."});
-        if (s > 0) {
-          known.push_back(
-              {"gradients not zeroed", right + (weights[s - 1][i] - weights[s][i]) / kLearningRate,
-               "it stepped by this step's gradient and the last step's together",
-               "backward() adds to grad(). Call optimizer.zero_grad() in every step, before it."});
-        }
-        for (const auto& wrong : known) {
-          if (is_close(stepped_by, wrong.made_of))
-            checker.fail(wrong.name, where + ": " + wrong.what, wrong.meaning);
-        }
-        checker.fail("wrong gradient",
-                     fmt::format("{}: it stepped by a gradient that differs by up to {:.2g} from that of one "
-                                 "process on the whole batch, whose largest number is {:.2g}",
-                                 where, largest(stepped_by - right), largest(right)),
-                     "Every rank must step by the mean over ranks of this parameter's gradients, those of "
-                     "this step and of no other.");
-      }
-    }
-    for (size_t r = 1; r < world; ++r) {
-      for (size_t i = 0; i < parameters.size(); ++i) {
-        checker.expect(torch::equal(history.weights[0][s + 1][i], history.weights[r][s + 1][i]),
-                       "replicas drift apart",
-                       fmt::format("step {}: {} of {} has other bits on rank {} than on rank 0", s + 1,
-                                   parameters[i].name, net_name, r),
-                       "All ranks must step by the same bits: let everyone use the all-reduce's result, "
-                       "divided in the same way.");
-      }
-    }
-  }
-}
-
-std::vector<std::string> left_behind(const Net& net, const History& history,
-                                     const std::vector<TrueStep>& truth, int step, int rank) {
-  const auto s = static_cast<size_t>(step), r = static_cast<size_t>(rank);
-  const auto parameters = unique_parameters(net);
-  const auto& weights = history.weights[r];
-  std::vector<std::string> names;
-  for (size_t i = 0; i < parameters.size() && weights.size() > s + 1; ++i) {
-    const auto stepped_by = (weights[s][i] - weights[s + 1][i]) / kLearningRate;
-    if (!is_close(stepped_by, truth[s].gradients[i]) && is_close(stepped_by, truth[s].of_rank[r][i]))
-      names.push_back(parameters[i].name);
-  }
-  return names;
+History History::make(int world) {
+  const auto n = static_cast<size_t>(world);
+  History history;
+  history.weights.resize(n);
+  history.gradients.resize(n);
+  history.updates.resize(n);
+  history.unfinished.resize(n);
+  history.losses.resize(n);
+  return history;
 }
 
 std::string Reduction::text() const {
@@ -221,6 +181,7 @@ std::string Reduction::text() const {
 
 ReductionLog::ReductionLog(int world)
     : ranks_(static_cast<size_t>(world)), in_force_(collectives().all_reduce) {
+  all_.ranks.resize(ranks_.size());
   collectives().all_reduce = [this](Rank& rank, std::span<float> data) {
     auto& own = ranks_[static_cast<size_t>(rank.rank())];
     Reduction reduction{own.step, "", static_cast<int64_t>(data.size()), false};
@@ -230,10 +191,11 @@ ReductionLog::ReductionLog(int world)
       if (gradient.defined() && gradient.data_ptr() == static_cast<const void*>(data.data()))
         reduction.parameter = parameter.name;
     }
-    const size_t index = own.all.size();
-    own.all.push_back(std::move(reduction));
+    auto& all = all_.ranks[static_cast<size_t>(rank.rank())];
+    const size_t index = all.size();
+    all.push_back(std::move(reduction));
     in_force_(rank, data);
-    own.all[index].is_done = true;
+    all[index].is_done = true;
   };
 }
 
@@ -247,29 +209,29 @@ void ReductionLog::begin_step(int rank, int step, const std::shared_ptr<const Ne
   own.net = net;
 }
 
-std::vector<Reduction> ReductionLog::of(int rank, int step) const {
+std::vector<Reduction> Reductions::of(int rank, int step) const {
   std::vector<Reduction> found;
-  for (const auto& each : ranks_[static_cast<size_t>(rank)].all) {
+  for (const auto& each : ranks[static_cast<size_t>(rank)]) {
     if (each.step == step) found.push_back(each);
   }
   return found;
 }
 
-int64_t ReductionLog::floats_of(int rank, int step) const {
+int64_t Reductions::floats_of(int rank, int step) const {
   int64_t sum = 0;
   for (const auto& each : of(rank, step)) sum += each.count;
   return sum;
 }
 
-int64_t ReductionLog::done_of(int rank, int step) const {
+int64_t Reductions::done_of(int rank, int step) const {
   const auto all = of(rank, step);
   return std::count_if(all.begin(), all.end(), [](const auto& each) { return each.is_done; });
 }
 
-std::string ReductionLog::first_difference(bool counts) const {
-  const auto& first = ranks_[0].all;
-  for (size_t r = 1; r < ranks_.size(); ++r) {
-    const auto& other = ranks_[r].all;
+std::string Reductions::first_difference(bool counts) const {
+  const auto& first = ranks[0];
+  for (size_t r = 1; r < ranks.size(); ++r) {
+    const auto& other = ranks[r];
     for (size_t k = 0; k < std::max(first.size(), other.size()); ++k) {
       if (k >= first.size() || k >= other.size()) {
         if (!counts) break;
@@ -283,6 +245,59 @@ std::string ReductionLog::first_difference(bool counts) const {
     }
   }
   return "";
+}
+
+Training train_ranks(const Checker& checker, const Job& job,
+                     const std::function<Step(Rank& rank, Net& net)>& begin, double layer_us) {
+  const auto world = static_cast<size_t>(job.world);
+  ReductionLog log(job.world);
+  Training training{.history = History::make(job.world)};
+  auto& history = training.history;
+  // All live on for what is started and never waited for.
+  std::vector<std::shared_ptr<Net>> nets;
+  std::vector<Step> steps(world);
+  std::list<Lent> lent;
+  for (int r = 0; r < job.world; ++r) nets.push_back(job.make(r));
+  const auto body = [&](Rank& rank) {
+    const auto r = static_cast<size_t>(rank.rank());
+    Net& net = *nets[r];
+    size_t s = 0;
+    WatchedSgd optimizer(net, job.rates, [&] {
+      if (history.updates[r][s]++ > 0) return;
+      history.gradients[r][s] = gradients_of(net);
+      const auto begun = log.all().of(rank.rank(), static_cast<int>(s));
+      history.unfinished[r][s] = static_cast<int>(
+          std::count_if(begun.begin(), begun.end(), [](const auto& each) { return !each.is_done; }));
+    });
+    steps[r] = begin(rank, net);
+    if (layer_us > 0) net.before_backward_of = [&](int) { rank.compute(layer_us); };
+    history.weights[r].push_back(weights_of(net));
+    for (; s < job.batches.size(); ++s) {
+      log.begin_step(rank.rank(), static_cast<int>(s), nets[r]);
+      if (job.resets) {
+        for (const auto& parameter : unique_parameters(net)) parameter.tensor.mutable_grad().reset();
+      }
+      history.updates[r].push_back(0);
+      history.unfinished[r].push_back(0);
+      history.gradients[r].emplace_back();
+      const auto& rows = job.batches[s][r];
+      const auto& input = lent.emplace_back(job.samples.input_of(rows));
+      const auto& target = lent.emplace_back(job.samples.target_of(rows));
+      history.losses[r].push_back(steps[r](optimizer, input.tensor, target.tensor));
+      if (history.updates[r][s] == 0) history.gradients[r][s] = gradients_of(net);
+      history.weights[r].push_back(weights_of(net));
+      for (const auto* const each : {&input, &target}) {
+        if (history.damage.empty() && !each->damage().empty())
+          history.damage =
+              fmt::format("step {}, rank {} of {}, {}: the {} holds {} after the step", s + 1, r, world,
+                          job.net_name, each == &input ? "input" : "target", each->damage());
+      }
+    }
+    net.before_backward_of = nullptr;
+  };
+  training.report = run_world({.world = job.world, .seed = checker.seed(), .keep_events = false}, body);
+  training.reductions = log.all();
+  return training;
 }
 
 }  // namespace lab

@@ -8,14 +8,18 @@
 
 #include "lab/checker.h"
 #include "lab/nets.h"
+#include "lab/tensor_data.h"
 #include "lab/world.h"
 
 /// For checks of data parallel training: what one process would do, what the ranks did, and the difference by
 /// name.
 namespace lab {
 
-/// Of the optimizer that checks give: plain SGD, so that the step tells the gradient.
-constexpr double kLearningRate = 0.1;
+/// Of the optimizer that checks give: SGD.
+struct Rates {
+  double learning_rate = 0.1;
+  double momentum = 0;
+};
 
 /// Row i is sample i.
 struct Samples {
@@ -32,14 +36,16 @@ Batches make_batches(const Checker& checker, int world, int steps, int64_t share
 
 /// For make_experts: every second sample is for the one expert.
 Samples make_two_sided_samples(int64_t size, int64_t dim, uint64_t seed);
-/// Shares of three of them, of which one rank's, the last one's first, are all for one expert: in a step of
+/// Shares of `share` of them, of which one rank's, the last one's first, are all for one expert: in a step of
 /// several ranks the other expert has no gradient there.
-Batches one_sided_batches(const Samples& samples, int world, int steps);
+Batches one_sided_batches(const Samples& samples, int world, int steps, int64_t share = 3);
 
 /// A value for each parameter, in unique_parameters' order.
 using Values = std::vector<torch::Tensor>;
 Values weights_of(const Net& net);
-torch::optim::SGD make_optimizer(const Net& net);
+/// Undefined ones stay undefined.
+Values gradients_of(const Net& net);
+torch::optim::SGD make_optimizer(const Net& net, const Rates& rates = {});
 
 /// A step as it should be.
 struct TrueStep {
@@ -47,26 +53,34 @@ struct TrueStep {
   std::vector<double> losses;   ///< Of each rank's share.
   Values gradients;             ///< Of the whole batch; zeros where there is none.
   std::vector<Values> of_rank;  ///< Of each rank's share.
-  Values weights;               ///< After it.
+  Values moves;                 ///< What is subtracted from the weights.
 };
 
 /// Trains `net` by itself on whole batches.
-std::vector<TrueStep> train_alone(Net& net, const Samples& samples, const Batches& batches);
+std::vector<TrueStep> train_alone(Net& net, const Samples& samples, const Batches& batches,
+                                  const Rates& rates = {});
 
-/// What a rank's weights were: at first, and after each step.
+/// What the ranks did in each step. A struct of data, so that a child process can hand it back.
 struct History {
-  std::vector<std::vector<Values>> weights;  ///< [rank][step], one more than there are steps.
-  std::vector<std::vector<double>> losses;   ///< [rank][step]
-  explicit History(int world) : weights(static_cast<size_t>(world)), losses(static_cast<size_t>(world)) {}
+  std::vector<std::vector<Values>> weights;    ///< [rank][step], one more than there are steps.
+  std::vector<std::vector<Values>> gradients;  ///< [rank][step], as optimizer.step() found them.
+  std::vector<std::vector<int>> updates;       ///< [rank][step]: calls of optimizer.step().
+  std::vector<std::vector<int>> unfinished;    ///< [rank][step]: all-reduces under way at that moment.
+  std::vector<std::vector<double>> losses;     ///< [rank][step], as returned.
+  std::string damage;                          ///< Who changed an input or what is beside it; or "".
+
+  static History make(int world);
 };
 
-/// Every rank made the steps of one process: `gradients not averaged`, `sum instead of mean`, `divided
-/// twice`, `read too early`, `gradients not zeroed`, `weights do not move`, `wrong gradient`; and all have
-/// the same bits: `replicas drift apart`.
+/// Every rank made the steps of one process, and all have the same bits. Fails by the name of the mistake
+/// that explains what a rank did, such as `sum instead of mean`; `wrong gradient` if none does.
 void expect_parity(Checker& checker, const std::string& net_name, const Net& net, const History& history,
                    const std::vector<TrueStep>& truth);
+/// Every rank returned the loss of its own samples.
+void expect_losses(Checker& checker, const std::string& net_name, const History& history,
+                   const std::vector<TrueStep>& truth);
 
-/// The parameters that this rank moved, in the step, by the gradient of its own samples and not by the mean.
+/// The parameters whose gradient on this rank, in the step, was that of its own samples and not the mean.
 std::vector<std::string> left_behind(const Net& net, const History& history,
                                      const std::vector<TrueStep>& truth, int step, int rank);
 
@@ -79,6 +93,19 @@ struct Reduction {
   std::string text() const;
 };
 
+/// All-reduces of a run. A struct of data, so that a child process can hand it back.
+struct Reductions {
+  std::vector<std::vector<Reduction>> ranks;  ///< [rank], in the order of the calls.
+
+  std::vector<Reduction> of(int rank, int step) const;
+  int64_t floats_of(int rank, int step) const;
+  int64_t calls_of(int rank, int step) const { return static_cast<int64_t>(of(rank, step).size()); }
+  int64_t done_of(int rank, int step) const;
+  /// The first all-reduce of the run in which two ranks did not reduce the same: "" if there is none. Ranks
+  /// that stopped early are no difference unless `counts`.
+  std::string first_difference(bool counts) const;
+};
+
 /// Watches the all-reduces in force, which go on working, for as long as it lives.
 class ReductionLog {
  public:
@@ -89,23 +116,43 @@ class ReductionLog {
 
   /// From here on this rank's all-reduces are of this step, of the gradients of `net`.
   void begin_step(int rank, int step, const std::shared_ptr<const Net>& net);
-  std::vector<Reduction> of(int rank, int step) const;
-  int64_t floats_of(int rank, int step) const;
-  int64_t calls_of(int rank, int step) const { return static_cast<int64_t>(of(rank, step).size()); }
-  int64_t done_of(int rank, int step) const;
-
-  /// The first all-reduce of the run in which two ranks did not reduce the same: "" if there is none. Ranks
-  /// that stopped early are no difference unless `counts`.
-  std::string first_difference(bool counts) const;
+  const Reductions& all() const { return all_; }
 
  private:
   struct OfRank {
     int step = 0;
     std::shared_ptr<const Net> net = nullptr;  ///< Lives on for what is started and never waited for.
-    std::vector<Reduction> all = {};
   };
   std::vector<OfRank> ranks_;
+  Reductions all_;
   std::function<void(Rank&, std::span<float>)> in_force_;
 };
+
+/// A training that ranks share.
+struct Job {
+  std::string net_name;
+  std::function<std::shared_ptr<Net>(int rank)> make;  ///< Each rank's own.
+  int world = 1;
+  Samples samples;
+  Batches batches;
+  Rates rates;
+  bool resets = false;  ///< All gradients are undefined before each step, not only before the first.
+};
+
+/// What a run of it left: data that a child process can hand back.
+struct Training {
+  History history;
+  Reductions reductions;
+  Report report;
+};
+
+/// A learner's step on a rank: returns its loss.
+using Step = std::function<double(torch::optim::Optimizer& optimizer, const torch::Tensor& input,
+                                  const torch::Tensor& target)>;
+/// Runs the job in this process, which should be a child: `begin` is called once on each rank, and what it
+/// returns for each step. Backward of a layer takes `layer_us` of the rank's time. Never fails; see
+/// Training::report.
+Training train_ranks(const Checker& checker, const Job& job,
+                     const std::function<Step(Rank& rank, Net& net)>& begin, double layer_us = 0);
 
 }  // namespace lab
