@@ -1,8 +1,8 @@
 // The program that checks a learner's code: all lessons' checks are in it, the code comes from a shared
 // object.
 //
-//   lab-host CODE.so --parent PID [--with EARLIER.so]... [--seed S] [--world W] [--cpu SECONDS] [--result
-//   FILE]
+//   lab-host CODE.so --parent PID [--with EARLIER.so]... [--check SYMBOL] [--seed S] [--world W]
+//            [--cpu SECONDS] [--result FILE]
 #include <dlfcn.h>
 #include <fmt/format.h>
 #include <sys/prctl.h>
@@ -48,10 +48,15 @@ int not_loaded(const std::vector<char*>& words) {
 
 int main(int argc, char** argv) {
   std::vector<char*> rest = {argv[0]};
+  const char* symbol = "lab_check";
   for (int i = 2; i < argc; ++i) {
     const std::string_view word = argv[i];
     if (word == "--parent" && i + 1 < argc) {
       end_with(std::atoi(argv[++i]));
+      continue;
+    }
+    if (word == "--check" && i + 1 < argc) {
+      symbol = argv[++i];
       continue;
     }
     if (word != "--with" || i + 1 == argc) {
@@ -62,7 +67,7 @@ int main(int argc, char** argv) {
     if (provide == nullptr) return not_loaded(rest);
     provide();
   }
-  const auto check = argc > 1 ? load<void (*)(lab::Checker&)>(argv[1], "lab_check") : nullptr;
+  const auto check = argc > 1 ? load<void (*)(lab::Checker&)>(argv[1], symbol) : nullptr;
   if (check == nullptr) return not_loaded(rest);
   return lab::check_main(static_cast<int>(rest.size()), rest.data(), check);
 }
