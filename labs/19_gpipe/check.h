@@ -18,5 +18,7 @@ struct Seam {
 };
 
 void check(const Seam& seam, Checker& checker);
+/// Its first part, the micro-batcher and the weights, in check_split.cpp.
+void check_split(const Seam& seam, Checker& checker);
 
 }  // namespace lab::gpipe

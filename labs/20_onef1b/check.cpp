@@ -3,10 +3,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cmath>
+#include <array>
+#include <functional>
+#include <optional>
 
 #include "lab/schedules.h"
-#include "lockstep/plan/pipeline_grid.h"
 #include "lockstep/plan/pipeline_simulate.h"
 #include "lockstep/plan/pipeline_verify.h"
 
@@ -17,58 +18,73 @@ namespace {
 using lockstep::plan::Action;
 using lockstep::plan::ActionKind;
 using lockstep::plan::PipelinePlan;
-using lockstep::plan::PipelineSends;
+using lockstep::plan::PipelineSimulation;
 
-std::vector<int> worlds(const Checker& checker) {
-  return checker.worlds({4, 2, 3, 1, 5, 8});
+/// At least as many micro-batches as stages; the first one is the one to look at.
+std::vector<PipelineSize> filled_sizes(const Checker& checker) {
+  std::vector<PipelineSize> all;
+  for (const int stages : checker.worlds({4, 2, 3, 1, 5, 6, 7, 8})) {
+    const int shown = std::max(6, stages);
+    all.push_back({stages, shown});
+    for (int microbatches = stages; microbatches <= 3 * stages + 2; ++microbatches) {
+      if (microbatches != shown) all.push_back({stages, microbatches});
+    }
+  }
+  const auto fresh = fresh_sizes(checker, /*with_fewer=*/false);
+  all.insert(all.end(), fresh.begin(), fresh.end());
+  return all;
 }
 
-/// The run to look at: the first one, unless it is too large to see anything.
-bool is_shown(const Checker& checker, int stages, int microbatches) {
-  return stages == worlds(checker).front() && stages <= 16 && microbatches == std::max(6, stages);
+/// Fewer micro-batches than stages, the most first.
+std::vector<PipelineSize> short_sizes(const Checker& checker) {
+  std::vector<PipelineSize> all;
+  for (const int stages : checker.worlds({4, 2, 3, 1, 5, 6, 7, 8})) {
+    for (int microbatches = stages - 1; microbatches >= 1; --microbatches)
+      all.push_back({stages, microbatches});
+  }
+  for (const auto& size : fresh_sizes(checker, /*with_fewer=*/true)) {
+    if (size.microbatches < size.stages) all.push_back(size);
+  }
+  return all;
 }
 
-std::string text_of(const PipelinePlan& plan) {
-  return fmt::format("{} stage{}, {} micro-batch{}", plan.shape.ranks, plan.shape.ranks == 1 ? "" : "s",
-                     plan.shape.microbatches, plan.shape.microbatches == 1 ? "" : "es");
-}
-
-PipelinePlan empty_plan(int stages, int microbatches) {
-  return {.schedule = "yours", .shape = {.ranks = stages, .microbatches = microbatches}, .actions = {}};
+bool is_forward(const Action& action) {
+  return action.kind == ActionKind::kForward;
 }
 
 /// All forwards are there and only backwards at the end are missing.
 bool has_no_drain(const Flaw& flaw, const std::vector<Action>& actions, int microbatches) {
-  const auto forwards = std::count_if(actions.begin(), actions.end(), [](const Action& action) {
-    return action.kind == ActionKind::kForward;
-  });
   return flaw.kind == Flaw::Kind::kMissing && flaw.action.kind == ActionKind::kBackward &&
-         flaw.action.microbatch > 0 && forwards == microbatches &&
+         flaw.action.microbatch > 0 &&
+         std::count_if(actions.begin(), actions.end(), is_forward) == microbatches &&
          std::ssize(actions) == microbatches + flaw.action.microbatch;
 }
 
-/// Micro-batches back in their order.
-void check_parity(Checker& checker, const StageShape& shape, const std::vector<Action>& actions) {
-  int next = 0;
+/// Micro-batches in their order, forward and back.
+void expect_in_order(Checker& checker, const StageShape& shape, const std::vector<Action>& actions) {
+  std::array<int, 4> next = {};  // by kind
   for (const auto& action : actions) {
-    if (action.kind == ActionKind::kForward || action.kind == ActionKind::kInputGrad) continue;
-    checker.expect(
-        action.microbatch == next, "gradients out of order",
-        fmt::format("{}: {}{} comes where {}{} is next; its order is {}", to_string(shape),
-                    lockstep::plan::name(action.kind), action.microbatch, lockstep::plan::name(action.kind),
-                    next, to_string(actions)),
-        "Gradients are added up in the order of the backwards, and float sums depend on it. Go back in the "
-        "order 0, 1, 2, ..., in the drain too, and all schedules end with the same bits.");
-    ++next;
+    const int expected = next[static_cast<size_t>(action.kind)]++;
+    if (action.microbatch == expected) continue;
+    const auto kind = lockstep::plan::name(action.kind);
+    const auto what = fmt::format("{}: {}{} comes where {}{} is next; its order is {}", to_string(shape),
+                                  kind, action.microbatch, kind, expected, to_string(actions));
+    if (is_forward(action)) {
+      checker.fail("forwards out of order", what,
+                   "Forwards go in the order 0, 1, 2, ..., on every stage: the next stage waits for them in "
+                   "that order.");
+    }
+    checker.fail("gradients out of order", what,
+                 "Gradients are added up in the order of the backwards, and float sums depend on it. Go back "
+                 "in the order 0, 1, 2, ..., in the drain too, and all schedules end with the same bits.");
   }
 }
 
-PipelinePlan ask(const Seam& seam, Checker& checker, int stages, int microbatches) {
-  auto plan = empty_plan(stages, microbatches);
+void expect_sound_1f1b(Checker& checker, const PipelinePlan& order) {
+  const auto [stages, microbatches] = size_of(order);
   for (int stage = 0; stage < stages; ++stage) {
     const StageShape shape{.stage = stage, .stages = stages, .microbatches = microbatches};
-    tell_progress(to_string(shape));
-    const auto& actions = plan.actions.emplace_back(seam.one_f_one_b(stage, stages, microbatches));
+    const auto& actions = order.actions[static_cast<size_t>(stage)];
     if (const auto flaw = first_flaw(shape, actions)) {
       if (microbatches < stages) {
         checker.fail(
@@ -84,82 +100,101 @@ PipelinePlan ask(const Seam& seam, Checker& checker, int stages, int microbatche
       }
       fail_for(checker, *flaw);
     }
-    check_parity(checker, shape, actions);
+    expect_in_order(checker, shape, actions);
   }
-  return plan;
 }
 
-/// No more activations than it takes to keep every stage busy.
-void check_memory(Checker& checker, const PipelinePlan& order, const std::vector<double>& peaks) {
-  const int P = order.shape.ranks, M = order.shape.microbatches;
-  const bool keeps_all = std::all_of(peaks.begin(), peaks.end(), [&](double peak) { return peak == M; });
-  for (int stage = 0; stage < P; ++stage) {
-    const auto at = static_cast<size_t>(stage);
-    const int most = std::min(M, P - stage);
-    if (peaks[at] <= most) continue;
-    const auto what = fmt::format(
-        "{}: stage {} keeps the activations of {} micro-batches at once, expected at most "
-        "min(M, P - stage) = {}; its order is {}",
-        text_of(order), stage, peaks[at], most, to_string(order.actions[at]));
-    if (keeps_all) {
-      checker.fail(
-          "memory not bounded", what,
-          "That is GPipe: everything goes forward first, so that all M are kept. As soon as a stage's first "
-          "gradient can be there, let backwards take turns with forwards.");
-    }
+/// An action that comes too soon or too late.
+struct Misplaced {
+  int microbatch = 0;
+  int found = 0;     ///< So many of the others come before it,
+  int expected = 0;  ///< and so many should.
+};
+
+/// The first action of kind `kind` before which there are not `expected(microbatch)` of the kinds `others`.
+std::optional<Misplaced> first_misplaced(const std::vector<Action>& actions, ActionKind kind,
+                                         const std::vector<ActionKind>& others,
+                                         const std::function<int(int)>& expected) {
+  int found = 0;
+  for (const auto& action : actions) {
+    if (action.kind == kind && found != expected(action.microbatch))
+      return Misplaced{action.microbatch, found, expected(action.microbatch)};
+    found += static_cast<int>(std::count(others.begin(), others.end(), action.kind));
+  }
+  return std::nullopt;
+}
+
+/// What is known of a plan: that ranks wait for ever, or its memory and `time`.
+std::string cost_text(const PipelinePlan& plan, int stage,
+                      const std::function<std::string(const PipelineSimulation&)>& time) {
+  const auto verdict = verify_pipeline(plan);
+  if (!verdict.ok) return verdict.problem;
+  return fmt::format(
+      "it keeps {} at once, and {}",
+      microbatches_text(static_cast<int>(verdict.peak_activations[static_cast<size_t>(stage)])),
+      time(simulate_pipeline(plan)));
+}
+
+/// Why the order of `stage` is not 1F1B.
+[[noreturn]] void fail_misplaced(Checker& checker, const PipelinePlan& order, int stage, const Misplaced& it,
+                                 bool is_gpipe) {
+  const auto [P, M] = size_of(order);
+  const auto cost = cost_text(with_messages(order), stage, [&, P = P, M = M](const PipelineSimulation& run) {
+    return fmt::format(
+        "all ranks have nothing to do for {:.1f}% of the time, expected (P-1)/(M+P-1) = {:.1f}%",
+        100 * run.bubble_of_total, 100.0 * (P - 1) / (M + P - 1));
+  });
+  const auto what = fmt::format("stage {} of {}: {} before B{}, expected {}; {}; its order is {}", stage,
+                                to_string(size_of(order)), counted(it.found, "forward"), it.microbatch,
+                                it.expected, cost, to_string(order.actions[static_cast<size_t>(stage)]));
+  if (is_gpipe) {
+    checker.fail("memory not bounded", what,
+                 "That is GPipe: everything goes forward first, so that all M are kept. As soon as a stage's "
+                 "first gradient can be there, let backwards alternate with forwards.");
+  }
+  if (it.microbatch > 0) {
+    checker.fail("does not alternate", what,
+                 "The warm-up is right. After it a forward and a backward alternate, until the forwards have "
+                 "run out: each backward frees what the next forward needs.");
+  }
+  if (it.found > it.expected) {
     checker.fail(
         "warm up too long", what,
         "The first gradient can come back to stage s when its micro-batch has been through the P - 1 - s "
         "stages after it. So many forwards warm up, and then the next action is a forward, then a backward.");
   }
+  checker.fail("warm up too short", what,
+               "A stage waits for a gradient although it could send one more forward on its way. P - 1 - s "
+               "forwards warm up stage s, or all M if there are fewer; then forward and backward alternate.");
 }
 
-void check_bubble(Checker& checker, const PipelinePlan& order,
-                  const lockstep::plan::PipelineSimulation& simulation) {
-  const int P = order.shape.ranks, M = order.shape.microbatches;
-  const double expected = static_cast<double>(P - 1) / (M + P - 1);
-  checker.expect(
-      std::abs(simulation.bubble_of_total - expected) < 1e-12, "warm up too short",
-      fmt::format("{}: ranks have nothing to do for {:.1f}% of the time, GPipe's (P-1)/(M+P-1) is {:.1f}%; "
-                  "the order of stage 0 is {}",
-                  text_of(order), 100 * simulation.bubble_of_total, 100 * expected,
-                  to_string(order.actions[0])),
-      "A stage waits for a gradient although it could send one more forward on its way. P - 1 - s forwards "
-      "warm up stage s, before the turns begin.");
+bool is_gpipe(const PipelinePlan& order) {
+  return std::all_of(order.actions.begin(), order.actions.end(), [](const std::vector<Action>& actions) {
+    return std::is_partitioned(actions.begin(), actions.end(), is_forward);
+  });
 }
 
-void check_sends(Checker& checker, const PipelinePlan& plan, const lockstep::plan::PipelineVerdict& verdict) {
-  for (const auto sends : {PipelineSends::kForwardAsync, PipelineSends::kBackwardAsync}) {
-    const auto& blocked = verdict.blocked[static_cast<size_t>(sends)];
-    if (blocked.empty()) continue;
-    checker.fail(
-        "deadlock",
-        fmt::format("{}, sends {}: {}", text_of(plan), lockstep::plan::name(sends),
-                    describe(plan, blocked[0])),
-        "It is enough for 1F1B if the sends of one direction do not wait for their receive. Do neighbours "
-        "agree on who runs what when?");
+void judge_1f1b(Checker& checker, const std::vector<PipelinePlan>& orders) {
+  for (const auto& order : orders) {
+    const auto [P, M] = size_of(order);
+    checker.in_world(P);
+    expect_sound_1f1b(checker, order);
+    for (int stage = 0; stage < P; ++stage) {
+      const auto it = first_misplaced(
+          order.actions[static_cast<size_t>(stage)], ActionKind::kBackward, {ActionKind::kForward},
+          [&, P = P, M = M](int microbatch) { return std::min(M, P - stage + microbatch); });
+      if (!it) continue;
+      if (const auto plan = with_messages(order); &order == &orders[0] && verify_pipeline(plan).ok)
+        picture(checker, "your order", plan);
+      fail_misplaced(checker, order, stage, *it, std::all_of(orders.begin(), orders.end(), is_gpipe));
+    }
   }
 }
 
-void check_one(const Seam& seam, Checker& checker, int stages, int microbatches) {
-  const auto order = ask(seam, checker, stages, microbatches);
-  const auto plan = with_messages(order);
-  const auto verdict = verify_pipeline(plan);
-  checker.expect(
-      verdict.ok, "deadlock", fmt::format("{}: {}", text_of(plan), verdict.problem),
-      "Two stages wait for each other: one for a gradient, the next one for a forward that comes only after "
-      "it. Does every stage warm up with more forwards than the stage after it?");
-  const auto simulation = simulate_pipeline(plan);
-  if (is_shown(checker, stages, microbatches)) checker.show(to_report(plan, simulation));
-  check_memory(checker, order, verdict.peak_activations);
-  check_bubble(checker, order, simulation);
-  check_sends(checker, plan, verdict);
-}
-
-/// As `lockstep plan pipeline` tells it.
+/// As `lockstep plan pipeline` prints it.
 void note_sends(Checker& checker, const PipelinePlan& plan) {
   const auto verdict = verify_pipeline(plan);
-  std::string text = fmt::format("your sends, {}:", text_of(plan));
+  std::string text = fmt::format("your sends, {}:", to_string(size_of(plan)));
   for (const auto sends : lockstep::plan::kAllPipelineSends) {
     const auto& blocked = verdict.blocked[static_cast<size_t>(sends)];
     text += fmt::format("\n  {:14}  {}", lockstep::plan::name(sends),
@@ -168,101 +203,100 @@ void note_sends(Checker& checker, const PipelinePlan& plan) {
   checker.note(text);
 }
 
-void note_grid(Checker& checker, const std::string& title, const PipelinePlan& plan) {
-  auto grid = pipeline_grid(plan);
-  grid.pop_back();  // the last line's end
-  checker.note(title + "\n" + grid);
-}
-
 void check_one_f_one_b(const Seam& seam, Checker& checker) {
-  for (const int stages : worlds(checker)) {
-    checker.in_world(stages);
-    for (const int microbatches : {6, 8, 16, stages, stages + 1, 3 * stages + 2}) {
-      if (microbatches >= stages) check_one(seam, checker, stages, microbatches);
-    }
-  }
-  for (const int stages : worlds(checker)) {
-    checker.in_world(stages);
-    for (int microbatches = stages - 1; microbatches >= 1; --microbatches)
-      check_one(seam, checker, stages, microbatches);
-  }
-  const int first = worlds(checker).front();
-  if (const int microbatches = std::max(6, first); is_shown(checker, first, microbatches)) {
-    const auto plan = with_messages(ask(seam, checker, first, microbatches));
-    note_grid(checker, "your 1F1B; a column is a clock cycle", plan);
-    note_sends(checker, plan);
-  }
+  const auto orders = ask_orders(checker, "one_f_one_b", seam.one_f_one_b, filled_sizes(checker));
+  judge_1f1b(checker, orders);
+  judge_1f1b(checker, ask_orders(checker, "one_f_one_b", seam.one_f_one_b, short_sizes(checker)));
+  const auto plan = with_messages(orders[0]);
+  picture(checker, "your 1F1B", plan);
+  note_sends(checker, plan);
   checker.proved("stage s keeps at most min(M, P - s) activations, and fewer micro-batches than stages work");
   checker.proved("the bubble is GPipe's: (P-1)/(M+P-1)");
   checker.proved("nobody waits for ever, even if the sends of one direction wait for their receive");
   checker.proved("every stage goes back in the order of the micro-batches: the same bits as with GPipe");
 }
 
-void check_zero_bubble(const Seam& seam, Checker& checker) {
-  for (const int P : worlds(checker)) {
-    checker.in_world(P);
-    for (const int M : {6, 8, 16, P, P + 1, 3 * P + 2}) {
-      if (M < P) continue;
-      auto order = empty_plan(P, M);
-      for (int stage = 0; stage < P; ++stage) {
-        const StageShape shape{.stage = stage, .stages = P, .microbatches = M, .splits_backward = true};
-        tell_progress("zero_bubble, " + to_string(shape));
-        const auto& actions = order.actions.emplace_back(seam.zero_bubble(stage, P, M));
-        const auto flaw = first_flaw(shape, actions);
-        checker.expect(
-            !flaw || flaw->kind != Flaw::Kind::kOtherKind || flaw->action.kind != ActionKind::kBackward,
-            "backward not split", flaw ? flaw->what : "",
-            "Here a backward is two actions: kInputGrad, for which the stage before waits, and "
-            "kWeightGrad, for which nobody does.");
-        checker.expect(
-            !flaw || flaw->kind != Flaw::Kind::kNothing, "no zero bubble yet", flaw ? flaw->what : "",
-            "Your 1F1B is right. Now the second task: take its list and split the backwards in it.");
-        if (flaw) fail_for(checker, *flaw);
-        check_parity(checker, shape, actions);
-      }
-      const auto plan = with_messages(order);
-      const auto verdict = verify_pipeline(plan);
-      checker.expect(verdict.ok, "deadlock", fmt::format("{}: {}", text_of(plan), verdict.problem),
-                     "Keep the order of 1F1B: input-grads take the place of backwards.");
-      const auto simulation = simulate_pipeline(plan);
-      if (is_shown(checker, P, M)) note_grid(checker, "your zero bubble", plan);
-      for (int stage = 0; stage < P; ++stage) {
-        const auto at = static_cast<size_t>(stage);
-        checker.expect(
-            verdict.peak_activations[at] <= P, "weight gradients too late",
-            fmt::format("{}: stage {} keeps {} micro-batches at once, counted until their weight-grad; "
-                        "expected at most P = {}; its order is {}",
-                        text_of(plan), stage, verdict.peak_activations[at], P, to_string(order.actions[at])),
-            "What a weight-grad needs stays in memory until it has run. Stage s can put off s of them: then "
-            "it keeps P - s + s = P micro-batches.");
-      }
-      checker.expect(
-          simulation.makespan <= 3 * M + P - 1, "weight gradients too soon",
-          fmt::format("{}: takes {} cycles, expected 3M + P - 1 = {}; the last stage runs {}", text_of(plan),
-                      simulation.makespan, 3 * M + P - 1, to_string(order.actions.back())),
-          "While a stage runs weight-grads, the stage before waits for its next input-grad. Stage s puts "
-          "off s of them: the weight-grad of m comes right after the input-grad of m + s.");
-    }
-  }
-  checker.proved("with split backwards the time is 3M + P - 1 instead of 3M + 3(P - 1), in P activations");
+/// Fails if the order of `stage` is not that of the second task.
+void expect_halves(Checker& checker, const PipelinePlan& order, int stage) {
+  using enum ActionKind;
+  const auto [P, M] = size_of(order);
+  const auto& actions = order.actions[static_cast<size_t>(stage)];
+  const auto what = [&, P = P, M = M](const std::string& name, const Misplaced& it) {
+    const auto cost = cost_text(with_messages(order), stage, [&](const PipelineSimulation& run) {
+      return fmt::format("all stages together take {} cycles, expected 3M + P - 1 = {}", run.makespan,
+                         3 * M + P - 1);
+    });
+    return fmt::format("stage {} of {}: {} before {}{}, expected {}; {}; its order is {}", stage,
+                       to_string(size_of(order)), counted(it.found, "action"), name, it.microbatch,
+                       it.expected, cost, to_string(actions));
+  };
+  const auto input_grad = first_misplaced(actions, kInputGrad, {kForward}, [&, P = P, M = M](int microbatch) {
+    return std::min(M, P - stage + microbatch);
+  });
+  if (input_grad)
+    checker.fail(
+        "not the order of 1F1B", what("I", *input_grad),
+        "Forwards and input-grads keep the order that forwards and backwards have in your 1F1B. Only "
+        "weight-grads are put in between.");
+  const auto weight_grad =
+      first_misplaced(actions, kWeightGrad, {kForward, kInputGrad}, [&, P = P, M = M](int microbatch) {
+        return std::min(M, P + microbatch) + std::min(M, stage + microbatch + 1);
+      });
+  if (!weight_grad) return;
+  if (weight_grad->found > weight_grad->expected)
+    checker.fail(
+        "weight gradients too late", what("W", *weight_grad),
+        "The weight-grad of m comes right after the input-grad of m + s. What it needs stays in memory "
+        "until it has run: stage s can put off s of them, since then it keeps P - s + s = P.");
+  checker.fail(
+      "weight gradients too soon", what("W", *weight_grad),
+      "While a stage runs weight-grads, the stage before waits for its next input-grad. Stage s puts "
+      "off s of them: the weight-grad of m comes right after the input-grad of m + s.");
 }
 
-void tell_schedules(const Seam& seam, Checker& checker) {
-  const int P = 4;
+void check_zero_bubble(const Seam& seam, Checker& checker) {
+  const auto orders = ask_orders(checker, "zero_bubble", seam.zero_bubble, filled_sizes(checker));
+  for (const auto& order : orders) {
+    const auto [stages, microbatches] = size_of(order);
+    checker.in_world(stages);
+    for (int stage = 0; stage < stages; ++stage) {
+      const StageShape shape{
+          .stage = stage, .stages = stages, .microbatches = microbatches, .splits_backward = true};
+      const auto& actions = order.actions[static_cast<size_t>(stage)];
+      if (const auto flaw = first_flaw(shape, actions)) {
+        checker.expect(flaw->kind != Flaw::Kind::kOtherKind || flaw->action.kind != ActionKind::kBackward,
+                       "backward not split", flaw->what,
+                       "Here a backward is two actions: kInputGrad, for which the stage before waits, and "
+                       "kWeightGrad, for which nobody does.");
+        checker.expect(
+            flaw->kind != Flaw::Kind::kNothing, "no zero bubble yet", flaw->what,
+            "Your 1F1B is right. Now the second task: take its list and split the backwards in it.");
+        fail_for(checker, *flaw);
+      }
+      expect_in_order(checker, shape, actions);
+      expect_halves(checker, order, stage);
+    }
+  }
+  picture(checker, "your zero bubble", with_messages(orders[0]));
+  checker.proved("with split backwards the time is 3M + P - 1 instead of 3M + 3(P - 1), in P activations");
+  checker.proved("both for 1 to 8 stages, and for stages and micro-batches drawn from the seed");
+}
+
+void note_schedules(const Seam& seam, Checker& checker) {
+  const std::vector<PipelineSize> sizes = {{4, 4}, {4, 8}, {4, 16}, {4, 32}};
+  const auto own = ask_orders(checker, "one_f_one_b", seam.one_f_one_b, sizes);
+  const auto halves = ask_orders(checker, "zero_bubble", seam.zero_bubble, sizes);
   std::string text =
       "4 stages: bubble and activations of stage 0 and 3\n  M        gpipe        1F1B  zero bubble";
-  for (const int M : {4, 8, 16, 32}) {
-    const auto gpipe =
-        simulate_pipeline(lockstep::plan::make_pipeline_plan("gpipe", {.ranks = P, .microbatches = M}));
-    auto halves = empty_plan(P, M);
-    for (int stage = 0; stage < P; ++stage) halves.actions.push_back(seam.zero_bubble(stage, P, M));
-    const auto own = simulate_pipeline(with_messages(ask(seam, checker, P, M)));
-    const auto split = simulate_pipeline(with_messages(halves));
-    const auto cell = [](const lockstep::plan::PipelineSimulation& run) {
-      return fmt::format("{:.1f}% {:>2} {}", 100 * run.bubble_of_total, run.peak_activations.front(),
-                         run.peak_activations.back());
-    };
-    text += fmt::format("\n{:3}  {:>11}  {:>10}  {:>11}", M, cell(gpipe), cell(own), cell(split));
+  const auto cell = [](const PipelinePlan& plan) {
+    const auto run = simulate_pipeline(plan);
+    return fmt::format("{:.1f}% {:>2} {}", 100 * run.bubble_of_total, run.peak_activations.front(),
+                       run.peak_activations.back());
+  };
+  for (size_t i = 0; i < sizes.size(); ++i) {
+    const auto gpipe = lockstep::plan::make_pipeline_plan("gpipe", own[i].shape);
+    text += fmt::format("\n{:3}  {:>11}  {:>10}  {:>11}", sizes[i].microbatches, cell(gpipe),
+                        cell(with_messages(own[i])), cell(with_messages(halves[i])));
   }
   checker.note(text);
 }
@@ -272,7 +306,7 @@ void tell_schedules(const Seam& seam, Checker& checker) {
 void check(const Seam& seam, Checker& checker) {
   check_one_f_one_b(seam, checker);
   check_zero_bubble(seam, checker);
-  tell_schedules(seam, checker);
+  note_schedules(seam, checker);
 }
 
 }  // namespace lab::onef1b

@@ -3,6 +3,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
+#include <map>
+
+#include "lockstep/plan/pipeline_grid.h"
 
 namespace lab {
 
@@ -10,8 +14,11 @@ namespace {
 
 using lockstep::plan::Action;
 using lockstep::plan::ActionKind;
+using lockstep::plan::PipelinePlan;
 
 std::string short_name(const Action& action) {
+  if (action.kind > ActionKind::kRecvBackward)
+    return fmt::format("ActionKind({})", static_cast<int>(action.kind));
   return fmt::format("{}{}", lockstep::plan::name(action.kind), action.microbatch);
 }
 
@@ -26,11 +33,99 @@ std::vector<ActionKind> kinds_of(const StageShape& shape) {
   return {ActionKind::kForward, ActionKind::kBackward};
 }
 
+/// A flaw's name in all lessons, and what it usually means.
+const std::map<Flaw::Kind, std::pair<std::string, std::string>>& flaw_words() {
+  using Kind = Flaw::Kind;
+  static const std::map<Kind, std::pair<std::string, std::string>> all = {
+      {Kind::kNothing,
+       {"nothing scheduled",
+        "Return the stage's actions in the order in which it runs them: forwards (F) and backwards (B) of "
+        "all "
+        "micro-batches."}},
+      {Kind::kOtherStage,
+       {"wrong stage",
+        "A stage runs its own layers alone: the second member of each action is the stage that the list is "
+        "for."}},
+      {Kind::kNoSuchMicrobatch,
+       {"no such microbatch",
+        "Micro-batches are counted from 0 to M - 1. Look at the bounds of your loops."}},
+      {Kind::kOtherKind,
+       {"wrong kind",
+        "The list has computation alone, of the kinds that the lesson names. Messages are added to it "
+        "afterwards, by lockstep::plan::with_messages."}},
+      {Kind::kTwice,
+       {"run twice",
+        "Each micro-batch goes forward once and back once; a second backward would add its gradient again. "
+        "Do "
+        "two of your loops overlap?"}},
+      {Kind::kTooEarly,
+       {"backward too early",
+        "A backward needs what the forward of the same micro-batch on the same stage has kept."}},
+      {Kind::kWeightTooEarly,
+       {"weight gradient too early",
+        "A weight-grad needs what the input-grad of the same micro-batch has computed."}},
+      {Kind::kMissing,
+       {"microbatch forgotten",
+        "Every micro-batch must go forward and back through every stage, or its samples do not count. Look "
+        "at "
+        "where your loops begin and end."}},
+  };
+  return all;
+}
+
 }  // namespace
 
+std::vector<PipelinePlan> ask_orders(Checker& checker, const std::string& name, OrderFunction order,
+                                     const std::vector<PipelineSize>& sizes) {
+  std::vector<StageShape> shapes;
+  for (const auto& [stages, microbatches] : sizes) {
+    for (int stage = 0; stage < stages; ++stage)
+      shapes.push_back({.stage = stage, .stages = stages, .microbatches = microbatches});
+  }
+  const auto call_of = [&](const StageShape& shape) {
+    return fmt::format("{}({}, {}, {})", name, shape.stage, shape.stages, shape.microbatches);
+  };
+  const auto lists = ask_twice(checker, shapes, call_of, [&](const StageShape& shape) {
+    checker.in_world(progress().world = shape.stages);
+    auto actions = order(shape.stage, shape.stages, shape.microbatches);
+    actions.resize(std::min(actions.size(), 4 * static_cast<size_t>(shape.microbatches) + 16));
+    return actions;
+  });
+  std::vector<PipelinePlan> plans;
+  auto next = lists.begin();
+  for (const auto& [stages, microbatches] : sizes) {
+    plans.push_back({"yours", {.ranks = stages, .microbatches = microbatches}, {next, next + stages}});
+    next += stages;
+  }
+  return plans;
+}
+
+std::vector<PipelineSize> fresh_sizes(const Checker& checker, bool with_fewer) {
+  std::vector<PipelineSize> sizes;
+  for (const int stages : checker.fresh_worlds(2, 9, 33)) {
+    const auto salt = 100 * static_cast<uint64_t>(stages);
+    if (with_fewer && stages > 1)
+      sizes.push_back({stages, static_cast<int>(checker.draw_between(salt, 1, stages - 1))});
+    sizes.push_back({stages, static_cast<int>(checker.draw_between(salt + 1, stages, 3 * stages))});
+    sizes.push_back({stages, static_cast<int>(checker.draw_between(salt + 2, 257, 400))});
+  }
+  return sizes;
+}
+
+PipelineSize size_of(const PipelinePlan& plan) {
+  return {plan.shape.ranks, plan.shape.microbatches};
+}
+
+std::string microbatches_text(int count) {
+  return fmt::format("{} micro-batch{}", count, count == 1 ? "" : "es");
+}
+
+std::string to_string(const PipelineSize& size) {
+  return fmt::format("{}, {}", counted(size.stages, "stage"), microbatches_text(size.microbatches));
+}
+
 std::string to_string(const StageShape& shape) {
-  return fmt::format("stage {} of {}, {} micro-batch{}", shape.stage, shape.stages, shape.microbatches,
-                     shape.microbatches == 1 ? "" : "es");
+  return fmt::format("stage {} of {}, {}", shape.stage, shape.stages, microbatches_text(shape.microbatches));
 }
 
 std::string to_string(const std::vector<Action>& actions) {
@@ -48,73 +143,55 @@ std::optional<Flaw> first_flaw(const StageShape& shape, const std::vector<Action
   };
   if (actions.empty()) return Flaw{Flaw::Kind::kNothing, to_string(shape) + ": the list is empty", {}};
   const auto kinds = kinds_of(shape);
-  std::vector<Action> done;
-  const auto has = [&](ActionKind kind, int microbatch) {
-    return std::find(done.begin(), done.end(), Action{kind, shape.stage, microbatch}) != done.end();
-  };
-  for (size_t i = 0; i < actions.size(); ++i) {
-    const Action& action = actions[i];
-    const auto told = fmt::format("action {} is {}", i, short_name(action));
+  std::array<std::vector<bool>, 4> has;  // by kind and micro-batch
+  has.fill(std::vector<bool>(static_cast<size_t>(shape.microbatches)));
+  for (const Action& action : actions) {
+    const auto name = short_name(action);
     if (std::find(kinds.begin(), kinds.end(), action.kind) == kinds.end())
-      return flaw(Flaw::Kind::kOtherKind, action, told);
+      return flaw(Flaw::Kind::kOtherKind, action, name + " is in the list");
     if (action.stage != shape.stage)
-      return flaw(Flaw::Kind::kOtherStage, action, fmt::format("{} of stage {}", told, action.stage));
+      return flaw(Flaw::Kind::kOtherStage, action,
+                  fmt::format("{} of stage {} is in the list", name, action.stage));
     if (action.microbatch < 0 || action.microbatch >= shape.microbatches) {
-      return flaw(Flaw::Kind::kNoSuchMicrobatch, action,
-                  fmt::format("{}, but micro-batches go from 0 to {}", told, shape.microbatches - 1));
+      return flaw(
+          Flaw::Kind::kNoSuchMicrobatch, action,
+          fmt::format("{} is in the list, but micro-batches go from 0 to {}", name, shape.microbatches - 1));
     }
-    if (has(action.kind, action.microbatch))
-      return flaw(Flaw::Kind::kTwice, action, told + " for the second time");
-    const auto needed = needed_by(action.kind);
-    if (needed && !has(*needed, action.microbatch)) {
-      return flaw(Flaw::Kind::kTooEarly, action,
-                  fmt::format("{}, and {} has not run before it", told,
-                              short_name({*needed, shape.stage, action.microbatch})));
+    const auto m = static_cast<size_t>(action.microbatch);
+    if (has[static_cast<size_t>(action.kind)][m])
+      return flaw(Flaw::Kind::kTwice, action, name + " is there twice");
+    if (const auto needed = needed_by(action.kind); needed && !has[static_cast<size_t>(*needed)][m]) {
+      const Action before{*needed, shape.stage, action.microbatch};
+      if (std::find(actions.begin(), actions.end(), before) == actions.end())
+        return flaw(Flaw::Kind::kMissing, before, short_name(before) + " is missing");
+      return flaw(
+          action.kind == ActionKind::kWeightGrad ? Flaw::Kind::kWeightTooEarly : Flaw::Kind::kTooEarly,
+          action, fmt::format("{} comes before {}", name, short_name(before)));
     }
-    done.push_back(action);
+    has[static_cast<size_t>(action.kind)][m] = true;
   }
   for (const auto kind : kinds) {
     for (int m = 0; m < shape.microbatches; ++m) {
       const Action action{kind, shape.stage, m};
-      if (!has(kind, m)) return flaw(Flaw::Kind::kMissing, action, short_name(action) + " is missing");
+      if (!has[static_cast<size_t>(kind)][static_cast<size_t>(m)])
+        return flaw(Flaw::Kind::kMissing, action, short_name(action) + " is missing");
     }
   }
   return std::nullopt;
 }
 
 void fail_for(Checker& checker, const Flaw& flaw) {
-  switch (flaw.kind) {
-    case Flaw::Kind::kNothing:
-      checker.fail(
-          "nothing scheduled", flaw.what,
-          "Return the stage's actions in the order in which it runs them: forwards (F) and backwards "
-          "(B) of all micro-batches.");
-    case Flaw::Kind::kOtherStage:
-      checker.fail(
-          "wrong stage", flaw.what,
-          "A stage runs its own layers alone: the second member of each action is the stage that the "
-          "list is for.");
-    case Flaw::Kind::kNoSuchMicrobatch:
-      checker.fail("no such microbatch", flaw.what,
-                   "Micro-batches are counted from 0 to M - 1. Look at the bounds of your loops.");
-    case Flaw::Kind::kOtherKind:
-      checker.fail(
-          "wrong kind", flaw.what,
-          "The list has computation alone, of the kinds that the lesson names. Messages are added to "
-          "it afterwards, by lockstep::plan::with_messages.");
-    case Flaw::Kind::kTwice:
-      checker.fail("run twice", flaw.what,
-                   "Each micro-batch goes forward once and back once; a second backward would add its "
-                   "gradient again. Do two of your loops overlap?");
-    case Flaw::Kind::kTooEarly:
-      checker.fail("backward too early", flaw.what,
-                   "A backward needs what the forward of the same micro-batch on the same stage has kept.");
-    case Flaw::Kind::kMissing:
-      break;
+  const auto& [name, meaning] = flaw_words().at(flaw.kind);
+  checker.fail(name, flaw.what, meaning);
+}
+
+void expect_sound(Checker& checker, const PipelinePlan& order) {
+  for (int stage = 0; stage < order.shape.ranks; ++stage) {
+    const StageShape shape{
+        .stage = stage, .stages = order.shape.ranks, .microbatches = order.shape.microbatches};
+    if (const auto flaw = first_flaw(shape, order.actions[static_cast<size_t>(stage)]))
+      fail_for(checker, *flaw);
   }
-  checker.fail("microbatch forgotten", flaw.what,
-               "Every micro-batch must go forward and back through every stage, or its samples do not count. "
-               "Look at where your loops begin and end.");
 }
 
 Report to_report(const lockstep::plan::PipelinePlan& plan,
@@ -140,6 +217,14 @@ Report to_report(const lockstep::plan::PipelinePlan& plan,
     }
   }
   return report;
+}
+
+void picture(Checker& checker, const std::string& title, const PipelinePlan& plan) {
+  if (plan.shape.ranks > 16 || plan.shape.microbatches > 32) return;
+  auto grid = pipeline_grid(plan);
+  grid.pop_back();  // the last line's end
+  checker.note(title + "; a column is a clock cycle\n" + grid);
+  checker.show(to_report(plan, simulate_pipeline(plan)));
 }
 
 }  // namespace lab
