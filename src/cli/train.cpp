@@ -1,4 +1,5 @@
 #include <fmt/format.h>
+#include <poll.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -58,8 +59,13 @@ class Display {
   Display(const Display&) = delete;
   Display& operator=(const Display&) = delete;
 
-  /// Whether something could not be written, of what has to be on its way by now.
-  bool lost() { return std::fflush(stream_) != 0 || std::ferror(stream_) != 0; }
+  /// Whether something could not be written, of what has to be on its way by now. Whoever read it and left
+  /// has seen enough.
+  bool lost() {
+    if (std::fflush(stream_) == 0 && std::ferror(stream_) == 0) return false;
+    pollfd reader = {.fd = fileno(stream_), .events = POLLOUT, .revents = 0};
+    return poll(&reader, 1, 0) < 0 || (reader.revents & POLLERR) == 0;
+  }
 
   void start(const TrainStart& start, int ranks) {
     start_ = start;
@@ -192,6 +198,7 @@ void write_trace(const Run& run, Communicator& comm) {
 
 int train_on_rank(const Run& run, Communicator& comm, const train::TrainOptions& options) {
   const StopSignals signals;
+  std::signal(SIGPIPE, SIG_IGN);  // the run goes on after a reader of its output has left
   std::unique_ptr<Display> display;
   if (comm.rank() == 0) display = std::make_unique<Display>(run);
   const train::TrainEvents events = {.on_start =

@@ -150,6 +150,8 @@ int launch_training(const TrainFlags& given) {
   say_if_large("train",
                request.resume ? train::read_run(request.folder).settings.data : request.given.values.data);
   const train::Run run = prepare_run(request, environment, lock);
+  if (from.checkpoint && run.settings.steps > 0)
+    train::require_steps(run.settings.steps, from.checkpoint->step);
   if (from.checkpoint && !flags.inexact) {
     train::require_same_bits(
         from.checkpoint->step,

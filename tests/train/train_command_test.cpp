@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 #include <linux/capability.h>
 #include <sys/prctl.h>
+#include <sys/stat.h>
 
 #include <fstream>
 
@@ -191,6 +192,14 @@ TEST(TrainCommand, OutputThatIsLostIsAFailureOfAWholeRun) {
   }
 }
 
+TEST(TrainCommand, GoesOnAfterTheReaderOfItsOutputHasLeft) {
+  Training training;
+  const auto left = in_shell(training, training.train("run", {"--steps", "40"}),
+                             "| head -c 1 >/dev/null; exit ${PIPESTATUS[0]}");
+  EXPECT_EQ(left.exit_code, 0) << left.errors;
+  EXPECT_EQ(json::parse(read_file(training / "run/summary.json")).at("step"), 40);
+}
+
 TEST(TrainMistakes, InARunsFilesAreNamedInPlainWords) {
   Training training;
   training.run(training.train("run"));
@@ -213,6 +222,22 @@ TEST(TrainMistakes, InARunsFilesAreNamedInPlainWords) {
       EXPECT_NE(refused.exit_code, 0) << file << text;
       EXPECT_THAT(refused.errors, AllOf(HasSubstr(file), Not(HasSubstr("json.exception")))) << text;
     }
+  }
+}
+
+TEST(TrainMistakes, AreAPipeOrAFolderInThePlaceOfARunsFile) {
+  Training training;
+  training.run(training.train("run"));
+  for (const std::string file : {"run.json", "config.json", "tokenizer.json", ".lock"}) {
+    std::filesystem::rename(training / "run" / file, training / "kept");
+    for (const bool is_pipe : {true, false}) {
+      if (is_pipe && file == ".lock") continue;  // a pipe can be locked as well
+      ASSERT_EQ((is_pipe ? mkfifo : mkdir)((training / "run" / file).c_str(), 0700), 0);
+      training.run({"train", "--resume", "--run-dir", "run", "--steps", "13"}, 2);
+      EXPECT_THAT(training.errors(), AllOf(HasSubstr("run/" + file), Not(HasSubstr("checkpoint"))));
+      std::filesystem::remove(training / "run" / file);
+    }
+    std::filesystem::rename(training / "kept", training / "run" / file);
   }
 }
 

@@ -4,12 +4,15 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <csignal>
+#include <cstring>
 #include <fstream>
 #include <map>
 
 #include "train/checkpoint/files.h"
 #include "train/checkpoint/manifest.h"
+#include "train/checkpoint/safetensors.h"
 #include "train/training.h"
 
 namespace lockstep::test {
@@ -71,6 +74,13 @@ class RunFolder : public testing::Test {
     document[nlohmann::ordered_json::json_pointer(pointer)] = value;
     write_file(file, document.dump(2) + "\n");
   }
+  /// Makes the manifest of a checkpoint that was altered fit again.
+  void seal_again(const fs::path& checkpoint, int64_t step) {
+    train::Manifest manifest = train::parse_manifest(read_file(checkpoint / "manifest.json"), "manifest");
+    manifest.step = step;
+    for (auto& seal : manifest.files) seal = train::seal_of(checkpoint / seal.file);
+    write_file(checkpoint / "manifest.json", train::manifest_json(manifest));
+  }
   json state(const std::string& run, int step) const {
     return json::parse(
         read_file(training_ / run / "checkpoints" / fmt::format("step_{:08}", step) / "state.json"));
@@ -91,6 +101,7 @@ TEST_F(RunFolder, IsLeftAsItIsByEveryCommandThatIsRefused) {
   expect_refused(training_.train("run"), "holds a run already");
   expect_refused(resume({"--seed", "7"}), "--seed 7: the run that goes on has 0");
   expect_refused(resume({"--steps", "99", "--batch", "9"}), "--batch 9");
+  expect_refused(resume({"--steps", "11"}), "the checkpoint is of step 12, the run has 11");
   expect_refused(resume({"--steps", "99", "--config", "other.json"}), "other.json differs");
   expect_refused(resume({"--steps", "99", "--nproc-per-node", "1"}), "world_size 1, was 2");
   expect_refused(resume({"--steps", "99", "--nproc-per-node", "4"}), "world_size 4, was 2");
@@ -244,10 +255,7 @@ TEST_F(RunFolder, WithAForgedStepIsRefusedWhateverItsHashes) {
   const auto forge = [&](const fs::path& checkpoint, int64_t manifest_step, int64_t state_step) {
     edit(checkpoint / "state.json", "/step", state_step);
     edit(checkpoint / "state.json", "/samples", state_step * 8);
-    train::Manifest manifest = train::parse_manifest(read_file(checkpoint / "manifest.json"), "manifest");
-    manifest.step = manifest_step;
-    for (auto& seal : manifest.files) seal = train::seal_of(checkpoint / seal.file);
-    write_file(checkpoint / "manifest.json", train::manifest_json(manifest));
+    seal_again(checkpoint, manifest_step);
   };
   for (const int64_t step : {int64_t{4'000'000'000}, int64_t{-40}, int64_t{11}}) {
     forge(folder, 12, step);
@@ -264,6 +272,41 @@ TEST_F(RunFolder, WithAForgedStepIsRefusedWhateverItsHashes) {
   training_.run({"eval", "run/checkpoints/step_4000000000"}, 1);
   EXPECT_THAT(training_.errors(), HasSubstr("its run has 12"));
   expect_refused(resume(), "its run has 12");
+}
+
+TEST_F(RunFolder, WithAForgedStepInTheOptimizerIsRefused) {
+  training_.run(training_.train("run"));
+  const fs::path folder = training_ / "run/checkpoints/step_00000012";
+  std::string name, bytes;
+  {
+    train::SafetensorsFile file(folder / "optimizer-00001-of-00001.safetensors");
+    bytes = read_file(folder / "optimizer-00001-of-00001.safetensors");
+    const auto& last = *std::ranges::find_if(
+        file.header().tensors, [](const auto& tensor) { return tensor.name.ends_with(".step"); });
+    name = last.name;
+    const int64_t step = -40;
+    std::memcpy(&bytes[file.header().data_begin + last.begin], &step, sizeof step);
+  }
+  write_file(folder / "optimizer-00001-of-00001.safetensors", bytes);
+  seal_again(folder, 12);
+  const std::string said = "\"" + name + "\" is -40, the checkpoint is of step 12";
+  EXPECT_THAT(training_.run({"checkpoint", "verify", "run"}, 1), HasSubstr(said));
+  expect_refused(resume(), said);
+}
+
+TEST_F(RunFolder, WhoseStepsAreAllDoneKeepsItsResult) {
+  training_.run(training_.train("run"));
+  const json summary = json::parse(read_file(training_ / "run/summary.json"));
+  training_.run(resume());
+  const json again = json::parse(read_file(training_ / "run/summary.json"));
+  for (const char* key : {"step", "loss", "validation_loss"})
+    EXPECT_EQ(again.at(key), summary.at(key)) << key;
+}
+
+TEST_F(RunFolder, NamesStepsThatAreNotTheCheckpoints) {
+  training_.run(training_.train("run"));
+  edit(training_ / "run/run.json", "/steps", 14);
+  EXPECT_THAT(training_.run(resume()), HasSubstr("note: steps 14, was 12 when step_00000012 was saved"));
 }
 
 TEST_F(RunFolder, WhoseNewestCheckpointIsDamagedSaysSoToEveryReader) {
@@ -307,7 +350,9 @@ TEST_F(RunFolder, KilledBeforeItsFirstCheckpointStartsAgainFromStepOneAndSaysSo)
   killed->send(SIGKILL);
   killed->wait();
   ASSERT_FALSE(fs::exists(training_ / "run/checkpoints/LATEST")) << "it was not killed in time";
-  EXPECT_THAT(training_.run(resume()), HasSubstr("note: no checkpoint was saved yet: starting from step 1"));
+  // Step 5 is past where the new flag puts the first checkpoint; the killed run had none there.
+  EXPECT_THAT(training_.run(resume({"--checkpoint-every", "2"})),
+              HasSubstr("note: no checkpoint was saved yet: starting from step 1"));
   EXPECT_EQ(training_.metrics("run"), training_.metrics("whole"));
   EXPECT_EQ(training_.weights("run", 60), training_.weights("whole", 60));
 }

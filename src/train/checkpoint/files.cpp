@@ -56,7 +56,7 @@ File::~File() {
 uint64_t File::bytes() const {
   struct stat status {};
   if (fstat(fd_, &status) != 0) fail("look at", path_);
-  if (!S_ISREG(status.st_mode)) throw Error(fmt::format("checkpoint: {} is no plain file", path_.string()));
+  if (!S_ISREG(status.st_mode)) throw Error(fmt::format("{} is not a regular file", path_.string()));
   return static_cast<uint64_t>(status.st_size);
 }
 
@@ -108,7 +108,7 @@ std::string read_text(const fs::path& path, uint64_t most_bytes) {
   File file(path, O_RDONLY);
   const uint64_t bytes = file.bytes();
   if (bytes > most_bytes) {
-    throw Error(fmt::format("checkpoint: {} has {} bytes, more than {}", path.string(), bytes, most_bytes));
+    throw Error(fmt::format("{} has {} bytes, more than {}", path.string(), bytes, most_bytes));
   }
   std::string text(static_cast<size_t>(bytes), '\0');
   text.resize(file.read(std::as_writable_bytes(std::span(text))));

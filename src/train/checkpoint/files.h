@@ -25,7 +25,7 @@ class File {
   ~File();
 
   int fd() const { return fd_; }
-  /// How long it is; throws Error if it is no plain file.
+  /// How long it is; throws Error if it is not a regular file.
   uint64_t bytes() const;
   /// Reads into `room` until it is full or the file ends; returns how much.
   size_t read(std::span<std::byte> room);

@@ -98,7 +98,7 @@ Seal write_new_file(const fs::path& path, const Pieces& pieces) {
 
 Seal seal_of(const fs::path& path) {
   File file(path, O_RDONLY);
-  file.bytes();  // refuses what is no plain file
+  file.bytes();  // refuses what is not a regular file
   Hash hash;
   std::vector<std::byte> block(kBlockBytes);
   while (const size_t count = file.read(block)) hash.add(std::span(block).first(count));

@@ -1,11 +1,13 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cstring>
 #include <nlohmann/json.hpp>
 
 #include "lockstep/error.h"
 #include "train/checkpoint/files.h"
 #include "train/checkpoint/manifest.h"
+#include "train/checkpoint/safetensors.h"
 #include "train/checkpoint/store.h"
 #include "train/checkpoint/strict_json.h"
 #include "train/run/settings.h"
@@ -35,12 +37,29 @@ void check_length(const Fault& fault, const Seal& seal, const fs::path& path) {
   const fs::file_status status = fs::symlink_status(path, failure);
   if (status.type() == fs::file_type::not_found) fault(seal.file, "is missing");
   if (failure) fault(seal.file, fmt::format("cannot be looked at: {}", failure.message()));
-  if (!fs::is_regular_file(status)) fault(seal.file, "is no plain file");
+  if (!fs::is_regular_file(status)) fault(seal.file, "is not a regular file");
   const uint64_t bytes = fs::file_size(path, failure);
   if (failure) fault(seal.file, fmt::format("cannot be looked at: {}", failure.message()));
   if (bytes == seal.bytes) return;
   fault(seal.file, fmt::format("has {} bytes, {} than the {} of the manifest", bytes,
                                bytes < seal.bytes ? "shorter" : "longer", seal.bytes));
+}
+
+/// AdamW counts the steps as well, for each weight.
+void check_optimizer(const Fault& fault, const Manifest& manifest, const fs::path& folder) {
+  for (const Seal& seal : manifest.files) {
+    if (!seal.file.starts_with("optimizer-")) continue;
+    const SafetensorsFile file(folder / seal.file);
+    for (const TensorEntry& tensor : file.header().tensors) {
+      if (!tensor.name.ends_with(".step") || tensor.type != TensorType::kI64 || !tensor.shape.empty())
+        continue;
+      int64_t step = 0;
+      std::memcpy(&step, file.bytes(tensor).data(), sizeof step);
+      if (step == manifest.step) continue;
+      fault(seal.file, fmt::format("{} is {}, the checkpoint is of step {}", shown_text(tensor.name), step,
+                                   manifest.step));
+    }
+  }
 }
 
 /// Hashes are no proof: whoever writes another value can write its hash.
@@ -64,6 +83,7 @@ void check_state(const Fault& fault, const Manifest& manifest, const fs::path& f
     fault(name, fmt::format("has {} samples, {} steps of {} have {}", shown_json(*samples), manifest.step,
                             settings.batch, manifest.step * settings.batch));
   }
+  check_optimizer(fault, manifest, folder);
 }
 
 }  // namespace
@@ -73,7 +93,7 @@ Manifest read_checkpoint(const fs::path& folder) {
   const std::vector<std::string> names = names_in(folder);
   if (!std::ranges::binary_search(names, kManifestName)) fault(kManifestName, "is missing");
   const fs::path file = folder / kManifestName;
-  if (!fs::is_regular_file(fs::symlink_status(file))) fault(kManifestName, "is no plain file");
+  if (!fs::is_regular_file(fs::symlink_status(file))) fault(kManifestName, "is not a regular file");
   Manifest manifest = parse_manifest(read_text(file, kMostManifestBytes),
                                      fmt::format("checkpoint {}: {}", folder.string(), kManifestName));
   for (const Seal& seal : manifest.files) check_length(fault, seal, folder / seal.file);

@@ -45,13 +45,26 @@ void require_same_run(const Run& run, const Resumption& found) {
       folder.string(), run.folder.string(), fmt::join(different, "; ")));
 }
 
+/// The learning rate follows how long a run is.
+void note_length(const Run& run, Resumption& found) {
+  const auto note = [&](const char* name, int64_t now, int64_t then) {
+    if (now == then) return;
+    found.notes.push_back(fmt::format("{} {}, was {} when {} was saved", name, now, then,
+                                      found.checkpoint->folder.filename().string()));
+  };
+  note("steps", run.settings.steps, found.state.settings.steps);
+  note("epochs", run.settings.epochs, found.state.settings.epochs);
+}
+
 /// Why there must have been a checkpoint; "" if there need not.
 std::string trace_of_checkpoints(const Run& run) {
   std::error_code ignored;
   if (!fs::exists(run.checkpoints(), ignored)) return "its folder checkpoints is missing";
   if (fs::exists(run.folder / "summary.json", ignored)) return "summary.json says that it had saved one";
-  const int64_t every = run.settings.checkpoint_every;
-  if (every == 0 || !fs::exists(run.metrics(), ignored)) return "";
+  if (!fs::exists(run.metrics(), ignored)) return "";
+  // As the folder has it: a flag may have changed it since those steps.
+  const int64_t every = read_run(run.folder).settings.checkpoint_every;
+  if (every == 0) return "";
   const auto steps = read_metrics(run.metrics());
   if (steps.empty() || steps.back().step <= every) return "";
   return fmt::format("metrics.jsonl has step {}, past the checkpoint of step {}", steps.back().step, every);
@@ -72,15 +85,22 @@ SavedState read_state(const fs::path& checkpoint) {
     }
     saved.conditions[name] = value;
   }
+  const auto loss = state.find("loss");
+  if (loss == state.end() || !loss->is_number()) {
+    throw Error(fmt::format("{}: the loss is {}, expected a number", file.string(),
+                            loss == state.end() ? "missing" : shown_json(*loss)));
+  }
+  saved.loss = *loss;
   return saved;
 }
 
 Resumption find_resumption(const Run& run) {
   const auto found = CheckpointStore(run.checkpoints()).find();
-  Resumption answer = {.checkpoint = found.checkpoint, .skipped = found.refused};
+  Resumption answer = {.checkpoint = found.checkpoint, .notes = found.refused};
   if (found.checkpoint) {
     answer.state = read_state(found.checkpoint->folder);
     require_same_run(run, answer);
+    note_length(run, answer);
     return answer;
   }
   auto reasons = found.refused;
@@ -90,6 +110,12 @@ Resumption find_resumption(const Run& run) {
       "--resume: {} has no whole checkpoint any more: {}; hint: to start over, begin a new run in "
       "another --run-dir",
       run.folder.string(), fmt::join(reasons, "; ")));
+}
+
+void require_steps(int64_t steps, int64_t done) {
+  if (steps >= done) return;
+  throw UsageError(fmt::format("the checkpoint is of step {}, the run has {}; hint: more --steps or --epochs",
+                               done, steps));
 }
 
 std::vector<std::string> differences(const Conditions& now, const Conditions& then) {

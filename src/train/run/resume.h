@@ -17,6 +17,7 @@ using Conditions = std::map<std::string, std::string>;
 struct SavedState {
   TrainSettings settings;
   Conditions conditions;
+  double loss = 0;  ///< Of its last step.
 };
 
 /// Throws Error or UsageError, naming the file and the value.
@@ -26,12 +27,16 @@ SavedState read_state(const std::filesystem::path& checkpoint);
 struct Resumption {
   std::optional<Checkpoint> checkpoint;  ///< None: it was stopped before its first one.
   SavedState state;
-  std::vector<std::string> skipped;  ///< Why newer checkpoints were not taken.
+  /// What the user should know: why newer checkpoints were not taken, and which settings changed.
+  std::vector<std::string> notes;
 };
 
 /// The newest whole checkpoint of a run; changes nothing. Throws UsageError if the run's own settings, config
 /// or tokenizer differ from the checkpoint's, naming each, and if checkpoints were saved but none is whole.
 Resumption find_resumption(const Run& run);
+
+/// Throws UsageError if the run has fewer steps than its checkpoint has done.
+void require_steps(int64_t steps, int64_t done);
 
 /// Each of `now` that is not as it was: "threads 2, was 1".
 std::vector<std::string> differences(const Conditions& now, const Conditions& then);

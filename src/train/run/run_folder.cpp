@@ -81,6 +81,10 @@ void require_own(const std::filesystem::path& file) {
 std::string read_own(const std::filesystem::path& file) {
   constexpr uint64_t kMost = uint64_t{64} << 20;
   require_own(file);
+  if (!std::filesystem::is_regular_file(file)) {
+    throw UsageError(
+        fmt::format("{}: is not a regular file; hint: name the folder of a run by --run-dir", file.string()));
+  }
   return read_text(file, kMost);
 }
 
@@ -157,8 +161,9 @@ int64_t Run::microbatches() const {
 
 void RunLock::take(const std::filesystem::path& folder, std::chrono::milliseconds patience) {
   // No O_CLOEXEC: the ranks hold it too.
-  const int fd = open((folder / ".lock").c_str(), O_RDWR | O_CREAT | O_NOFOLLOW | O_NONBLOCK, 0644);
-  if (fd < 0) refuse_folder(folder, "written", std::strerror(errno));
+  const std::filesystem::path file = folder / ".lock";
+  const int fd = open(file.c_str(), O_RDWR | O_CREAT | O_NOFOLLOW | O_NONBLOCK, 0644);
+  if (fd < 0) refuse_folder(folder, "written", fmt::format("{}: {}", file.string(), std::strerror(errno)));
   fd_.reset(fd);
   const auto deadline = std::chrono::steady_clock::now() + patience;
   while (flock(fd, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) {
@@ -206,7 +211,7 @@ std::string data_condition(const TrainSettings& settings, const Variables& envir
 Run read_run(const std::filesystem::path& folder) {
   Run run = {.folder = folder, .settings = parse_settings(read_own(folder / kRun), (folder / kRun).string())};
   if (run.is_mnist()) return run;
-  run.config = read_config(folder / kConfig);
+  run.config = parse_config(read_own(folder / kConfig), (folder / kConfig).string());
   run.tokenizer = Tokenizer::parse(read_own(folder / kTokenizer), (folder / kTokenizer).string());
   return run;
 }

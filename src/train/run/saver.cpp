@@ -78,17 +78,19 @@ Restored Saver::find() {
   const auto told = on_all_ranks(comm_, [&]() -> std::string {
     if (comm_.rank() != 0) return "";
     const Resumption found = find_resumption(run_);
-    nlohmann::json answer = {{"refused", found.skipped}};
+    nlohmann::json answer = {{"notes", found.notes}};
     if (!found.checkpoint) return answer.dump();
     answer["step"] = found.checkpoint->step;
+    answer["loss"] = found.state.loss;
     answer["folder"] = found.checkpoint->folder.string();
     answer["conditions"] = found.state.conditions;
     return answer.dump();
   });
   const auto answer = nlohmann::json::parse(told.front());
-  Restored restored = {.refused = answer.at("refused").get<std::vector<std::string>>()};
+  Restored restored = {.notes = answer.at("notes").get<std::vector<std::string>>()};
   if (!answer.contains("step")) return restored;
   restored.step = answer.at("step");
+  restored.loss = answer.at("loss");
   found_ = answer.at("folder").get<std::string>();
   // Ranks on other hosts may compute under other conditions: all must know.
   const auto all = on_all_ranks(comm_, [&] {

@@ -16,8 +16,9 @@ namespace lockstep::train {
 
 /// Where a checkpoint goes on, and how it was made.
 struct Restored {
-  int64_t step = 0;                  ///< Steps done; 0: there is no checkpoint.
-  std::vector<std::string> refused;  ///< Why newer checkpoints were not taken.
+  int64_t step = 0;                ///< Steps done; 0: there is no checkpoint.
+  double loss = 0;                 ///< Of the last of them.
+  std::vector<std::string> notes;  ///< As Resumption's.
   /// What decides bits and is not as it was: "threads 2, were 1".
   std::vector<std::string> differences;
 };

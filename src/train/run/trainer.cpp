@@ -58,9 +58,7 @@ class Trainer {
   TrainResult run() {
     const Restored restored = options_.resume ? saver_.find() : Restored();
     if (!options_.inexact) require_same_bits(restored.step, restored.differences);
-    if (settings_.steps == 0 && restored.step > steps_) {
-      throw UsageError(fmt::format("the checkpoint is of step {}, the run has {}", restored.step, steps_));
-    }
+    require_steps(steps_, restored.step);
     trainee_ = make_trainee(run_, *task_, comm_, restored.step);
     optimizer_ = make_optimizer(trainee_->weights(), settings_);
     if (restored.step > 0) saver_.restore(*trainee_, *optimizer_);
@@ -68,6 +66,7 @@ class Trainer {
     tell_start(restored);
     result_.steps = steps_;
     result_.step = restored.step;
+    result_.loss = result_.first_loss = restored.loss;
     saved_ = restored.step;
     train_from(restored.step);
     finish();
@@ -105,7 +104,7 @@ class Trainer {
                         .threads = at::get_num_threads(),
                         .unit = task_->unit(),
                         .entropy = task_->entropy(),
-                        .notes = restored.refused};
+                        .notes = restored.notes};
     if (options_.resume && restored.step == 0) {
       start.notes.push_back("no checkpoint was saved yet: starting from step 1");
     }

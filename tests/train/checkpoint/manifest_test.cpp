@@ -116,10 +116,10 @@ TEST_F(VerifyCheckpoint, NamesTheFileAndWhatDiffers) {
   fs::remove(folder_ / "model");
   EXPECT_THAT(verify, refuses("model is missing"));
   fs::create_directory(folder_ / "model");
-  EXPECT_THAT(verify, refuses("model is no plain file"));
+  EXPECT_THAT(verify, refuses("model is not a regular file"));
   fs::remove(folder_ / "model");
   fs::create_symlink("state", folder_ / "model");
-  EXPECT_THAT(verify, refuses("model is no plain file"));
+  EXPECT_THAT(verify, refuses("model is not a regular file"));
 }
 
 TEST_F(VerifyCheckpoint, RefusesFilesThatAreNotInTheManifest) {

@@ -127,7 +127,8 @@ TEST(SafetensorsFile, RefusesWhatIsNoFile) {
   const test::TemporaryFolder folder;
   test::write_file(folder / "empty", "");
   EXPECT_THAT([&] { SafetensorsFile(folder / "empty"); }, ThrowsMessage<Error>(HasSubstr("empty: is empty")));
-  EXPECT_THAT([&] { SafetensorsFile(folder.path()); }, ThrowsMessage<Error>(HasSubstr("is no plain file")));
+  EXPECT_THAT([&] { SafetensorsFile(folder.path()); },
+              ThrowsMessage<Error>(HasSubstr("is not a regular file")));
   EXPECT_THAT([&] { SafetensorsFile(folder / "none"); },
               ThrowsMessage<Error>(AllOf(HasSubstr("none"), HasSubstr("No such file"))));
 }

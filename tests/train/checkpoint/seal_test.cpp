@@ -115,9 +115,9 @@ TEST(SealOf, NamesTheFileThatCannotBeRead) {
   const test::TemporaryFolder folder;
   EXPECT_THAT([&] { seal_of(folder / "none"); },
               ThrowsMessage<Error>(AllOf(HasSubstr("cannot open"), HasSubstr("none: No such file"))));
-  EXPECT_THAT([&] { seal_of(folder.path()); }, ThrowsMessage<Error>(HasSubstr("is no plain file")));
+  EXPECT_THAT([&] { seal_of(folder.path()); }, ThrowsMessage<Error>(HasSubstr("is not a regular file")));
   ASSERT_EQ(mkfifo((folder / "pipe").c_str(), 0600), 0);
-  EXPECT_THAT([&] { seal_of(folder / "pipe"); }, ThrowsMessage<Error>(HasSubstr("is no plain file")));
+  EXPECT_THAT([&] { seal_of(folder / "pipe"); }, ThrowsMessage<Error>(HasSubstr("is not a regular file")));
 }
 
 }  // namespace
