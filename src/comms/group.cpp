@@ -305,14 +305,19 @@ void Group::run(const Request& request) {
 
 Work Group::start(Request request) {
   admit(request);
-  auto work = transport::make_owned<QueuedWork>(std::move(request), rank());
-  {
-    const std::lock_guard lock(mutex_);
-    if (!server_.joinable()) server_ = std::thread([this] { serve(); });
-    queue_.push_back(work);
+  const std::string_view call = name(request.collective);
+  try {
+    auto work = transport::make_owned<QueuedWork>(std::move(request), rank());
+    {
+      const std::lock_guard lock(mutex_);
+      if (!server_.joinable()) server_ = std::thread([this] { serve(); });
+      queue_.push_back(work);
+    }
+    turn_.notify_all();
+    return Work(work);
+  } catch (const std::exception& error) {  // no memory or no thread to be had; the others may have begun
+    fail(fmt::format("{} on rank {}: {}", call, rank(), error.what()), members_[static_cast<size_t>(rank())]);
   }
-  turn_.notify_all();
-  return Work(work);
 }
 
 void Group::serve() {

@@ -2,12 +2,15 @@
 #include "comms/contract.h"
 
 #include <fmt/format.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <cstdio>
 #include <cstdlib>
+#include <fstream>
 #include <latch>
+#include <system_error>
 #include <thread>
 
 #include "comms/contract_buffers.h"
@@ -68,10 +71,56 @@ std::string run_out_of_memory(Communicator& comm) {
   const Buffer input(there.data(), 2 * kCount, DataType::kUInt8);
   const Buffer part(reinterpret_cast<void*>(reinterpret_cast<uintptr_t>(there.data()) + kCount), kCount,
                     DataType::kUInt8);
-  const auto scatter = [&] { comm.scatter(comm.rank() == 1 ? input : Buffer(), part, 1); };
+  const auto scatter = [&] {
+    comm.barrier();  // the other is there
+    comm.scatter(comm.rank() == 1 ? input : Buffer(), part, 1);
+  };
   const std::string first = thrown_by(scatter);
-  return judge(first, "PeerError: scatter #1 on rank 0: ", "bad_alloc") +
-         judge(thrown_by([&] { comm.barrier(); }), "PeerError: scatter #1 on rank 0: ", "bad_alloc");
+  return judge(first, "PeerError: scatter #2 on rank 0: ", "bad_alloc") +
+         judge(thrown_by([&] { comm.barrier(); }), "PeerError: scatter #2 on rank 0: ", "bad_alloc");
+}
+
+/// While it lives, this process can start no thread.
+class NoThreads {
+ public:
+  NoThreads() {
+    getrlimit(RLIMIT_AS, &before_);
+    constexpr size_t kForErrors = size_t{6} << 20;  // less than a thread's stack
+    size_t pages = 0;
+    std::ifstream("/proc/self/statm") >> pages;
+    rlimit limit = before_;
+    limit.rlim_cur = pages * static_cast<size_t>(getpagesize()) + kForErrors;
+    setrlimit(RLIMIT_AS, &limit);
+    try {  // stacks of threads that have ended are used again
+      for (;;) threads_.emplace_back([this] { over_.wait(); });
+    } catch (const std::system_error&) {
+      // There are no more.
+    }
+  }
+  ~NoThreads() {
+    setrlimit(RLIMIT_AS, &before_);
+    over_.count_down();
+    for (auto& thread : threads_) thread.join();
+  }
+
+ private:
+  rlimit before_ = {};
+  std::latch over_{1};
+  std::vector<std::thread> threads_;
+};
+
+std::string run_out_of_threads(Communicator& comm) {
+  std::vector<float> data(1000);
+  std::string first;
+  if (comm.rank() == 0) {
+    comm.barrier();  // the others are there
+    const NoThreads none;
+    first = thrown_by([&] { comm.iall_reduce(data); });
+  } else {
+    first = thrown_by([&] { comm.barrier(), comm.all_reduce(data); });
+  }
+  return judge(first, "PeerError: all_reduce on rank 0: ", "unavailable") +
+         judge(thrown_by([&] { comm.barrier(); }), "PeerError: all_reduce on rank 0: ", "unavailable");
 }
 
 std::string drop_a_send(Communicator& comm) {
@@ -136,7 +185,10 @@ std::vector<Fault> faults() {
       {"several threads that wait for one message", 3, kLong, wait_in_several_threads, 20},
   };
   // A sanitizer's operator new would end the process.
-  if (!kSanitizer) all.push_back({"one rank out of memory", 2, kLong, run_out_of_memory});
+  if (!kSanitizer) {
+    all.push_back({"one rank out of memory", 2, kLong, run_out_of_memory});
+    all.push_back({"one rank out of threads", 2, kLong, run_out_of_threads});
+  }
   return all;
 }
 
