@@ -91,7 +91,7 @@ NetworkOptions agree_on_network(const Identity& identity, const Environment& env
 std::unique_ptr<Job> connect_mpi(const Identity& identity, Control::Clock::time_point deadline) {
   const Environment environment = launch::current_environment();
   require_launcher(environment);
-  const MpiPlace place = start_mpi();
+  const MpiPlace place = start_mpi(identity.rank);
   require_same_place(identity, place);
 
   Identity named = identity;

@@ -3,23 +3,24 @@
 #define OMPI_SKIP_MPICXX 1
 #include <fmt/format.h>
 #include <mpi.h>
-#include <unistd.h>
 
 #include <atomic>
 #include <cstdlib>
+#include <optional>
 
 #include "lockstep/error.h"
+#include "transport/owner.h"
 
 namespace lockstep::transport {
 
 namespace {
 
 std::atomic<bool> may_end = false;
-pid_t owner = 0;
+std::optional<Owner> owner;  ///< Once Lockstep has initialised MPI.
 
 /// At exit. Not in a forked child, and not after a failure: MPI_Finalize waits for all ranks.
 void end_mpi() {
-  if (may_end && getpid() == owner) MPI_Finalize();
+  if (may_end && owner->is_here()) MPI_Finalize();
 }
 
 }  // namespace
@@ -29,14 +30,15 @@ std::unique_lock<std::mutex> lock_mpi() {
   return std::unique_lock(mutex);
 }
 
-MpiPlace start_mpi() {
+MpiPlace start_mpi(int rank) {
+  if (owner) owner->require("init_distributed", rank);  // in a forked child MPI would wait for ever
   const auto lock = lock_mpi();
   int initialised = 0;
   MPI_Initialized(&initialised);
   int provided = MPI_THREAD_SINGLE;
   if (initialised == 0) {
     require_mpi(MPI_Init_thread(nullptr, nullptr, MPI_THREAD_SERIALIZED, &provided), "MPI_Init_thread");
-    owner = getpid();
+    owner.emplace();
     std::atexit(end_mpi);
   } else {
     MPI_Query_thread(&provided);

@@ -15,8 +15,9 @@ struct MpiPlace {
   int world = 1;
 };
 
-/// Initialises MPI, once in a process. Throws UsageError if MPI cannot be called by several threads in turn.
-MpiPlace start_mpi();
+/// Initialises MPI, once in a process. Throws UsageError if MPI cannot be called by several threads in turn,
+/// and in a forked child of the process that did so. `rank` is for the text.
+MpiPlace start_mpi(int rank);
 
 /// All is well: MPI may be ended when the process does. Without it the process just ends, and the launcher
 /// sees that as a failure.

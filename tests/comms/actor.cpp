@@ -1,6 +1,7 @@
 // A rank whose part is given by its arguments; tests start it under `lockstep run`.
 #include <fmt/format.h>
 #include <signal.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <cstring>
@@ -19,6 +20,29 @@ int check_all(Communicator& comm) {
   const std::string problems = lockstep::test::check_all(comm);
   std::cout << problems;
   return problems.empty() ? 0 : 1;
+}
+
+int check_forked_child(Communicator& comm) {
+  const auto problems = lockstep::test::check_forked_child(comm);
+  for (const auto& problem : problems) std::cout << problem << "\n";
+  return problems.empty() ? 0 : 1;
+}
+
+/// What a forked child gets that initialises again.
+void init_in_forked_child() {
+  const pid_t child = fork();
+  if (child != 0) {
+    waitpid(child, nullptr, 0);
+    return;
+  }
+  alarm(60);
+  try {
+    lockstep::init_distributed();
+    std::cerr << "nothing was thrown\n";
+  } catch (const lockstep::UsageError& error) {
+    std::cerr << error.what() << "\n";
+  }
+  _exit(0);
 }
 
 void all_reduce_forever(Communicator& comm, int64_t count) {
@@ -91,6 +115,11 @@ int act(Communicator& comm, const std::string& what, int64_t count) {
   } else if (what == "other-root") {  // both only send
     std::vector<float> data(1000);
     comm.broadcast(data, comm.rank());
+    comm.barrier();
+  } else if (what == "forked-child") {
+    return check_forked_child(comm);
+  } else if (what == "init-in-child") {
+    init_in_forked_child();
     comm.barrier();
   } else if (what == "fork") {
     std::vector<float> data(static_cast<size_t>(count), 1.0F);

@@ -94,6 +94,23 @@ TEST(MpiFaults, AChildThatIsForkedDoesNoHarm) {
   EXPECT_TRUE(job.leaves_nothing());
 }
 
+TEST(MpiFaults, AForkedChildGetsClearErrorsAndEndsWell) {
+  Child job(by_mpirun(3, {"forked-child"}), with_engine("mpi"));
+  EXPECT_EQ(job.wait(), 0) << job.errors();
+  EXPECT_EQ(job.output(), "");
+  EXPECT_TRUE(job.leaves_nothing());
+}
+
+TEST(MpiFaults, AForkedChildCannotInitialiseAgain) {
+  Child job(by_mpirun(2, {"init-in-child"}), with_engine("mpi"));
+  EXPECT_EQ(job.wait(), 0) << job.errors();
+  for (const char* rank : {"0", "1"}) {
+    EXPECT_THAT(job.errors(),
+                HasSubstr(std::string("init_distributed on rank ") + rank + ": called in a forked child"));
+  }
+  EXPECT_TRUE(job.leaves_nothing());
+}
+
 TEST(MpiStart, IsRefusedOutsideOfMpirun) {
   Child alone({LOCKSTEP_ACTOR, "contract"}, with_engine("mpi"));
   EXPECT_EQ(alone.wait(), 3);
