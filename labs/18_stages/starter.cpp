@@ -24,7 +24,7 @@ lab::LayerRange layers_of(int layers, int stage, int stages) {
   return {0, layers};
 }
 
-/// A stage with its layers. lab::make_layer(number) makes layer `number` of the whole model.
+/// A stage with layers of its own. lab::make_layer(number) makes layer `number` of the whole model.
 lab::Stage make_stage(int layers, int stage, int stages) {
   (void)layers;
   (void)stage;
@@ -32,14 +32,16 @@ lab::Stage make_stage(int layers, int stage, int stages) {
   return {};
 }
 
-/// Runs the stage's layers on what arrived, and returns the output. Keeps in stage.input and stage.output
-/// what backward needs. The graph of this stage begins here: at a leaf that wants a gradient.
+/// Runs the stage's layers on what arrived, and returns the output. Keeps in stage.input and stage.output,
+/// and nowhere else, what backward needs. The graph of this stage begins here: at a leaf of its own that
+/// wants a gradient. What arrived stays as it is.
 torch::Tensor stage_forward(lab::Stage& stage, const torch::Tensor& arrived) {
   (void)stage;
   return arrived;
 }
 
-/// Goes back through this stage's graph. Takes the gradient of its output, returns the gradient of its input.
+/// Goes back through this stage's graph, once, which frees it. Takes the gradient of its output, returns the
+/// gradient of its input.
 torch::Tensor stage_backward(lab::Stage& stage, const torch::Tensor& gradient) {
   (void)stage;
   return gradient;
@@ -47,7 +49,8 @@ torch::Tensor stage_backward(lab::Stage& stage, const torch::Tensor& gradient) {
 
 /// One step on all ranks, stage r on rank r: the whole batch forward through all stages, then back. `input`
 /// is there on the first rank alone, `target` on the last one alone, which returns the loss. Others return 0.
-/// Leaves the gradients in the layers: the check clears them before a step, and changes the weights after.
+/// Between neighbours one message goes up and one comes back, as large as the activation. Leaves the
+/// gradients in the layers: the check clears them before a step, and changes the weights after.
 float naive_step(lab::Rank& rank, lab::Stage& stage, const torch::Tensor& input,
                  const torch::Tensor& target) {
   (void)rank;

@@ -39,6 +39,11 @@ torch::Tensor drawn(int number, std::vector<int64_t> sizes, float most, int64_t 
 
 }  // namespace
 
+Shape& shape() {
+  static Shape in_force;
+  return in_force;
+}
+
 torch::Tensor Layer::forward(const torch::Tensor& input) const {
   auto output = torch::tanh(torch::linear(input, weight, bias));
   if (owed.has_clock) {
@@ -51,8 +56,9 @@ torch::Tensor Layer::forward(const torch::Tensor& input) const {
 
 Layer make_layer(int number) {
   // Wide enough that neither activations nor gradients vanish over some twenty layers.
-  const float most = 1.7F * std::sqrt(3.0F / static_cast<float>(kWidth));
-  return {drawn(number, {kWidth, kWidth}, most, 0), drawn(number, {kWidth}, 0.1F, kWidth * kWidth)};
+  const int64_t width = shape().width;
+  const float most = 1.7F * std::sqrt(3.0F / static_cast<float>(width));
+  return {drawn(number, {width, width}, most, 0), drawn(number, {width}, 0.1F, width * width)};
 }
 
 LossAndGradient mean_squared_error(const torch::Tensor& output, const torch::Tensor& target) {
@@ -75,7 +81,7 @@ void send_tensor(Rank& rank, const torch::Tensor& tensor, int to) {
 
 torch::Tensor recv_tensor(Rank& rank, int from) {
   pay(rank);
-  auto tensor = torch::empty({kBatch, kWidth});
+  auto tensor = torch::empty({shape().batch, shape().width});
   rank.recv({tensor.data_ptr<float>(), static_cast<size_t>(tensor.numel())}, from);
   return tensor;
 }

@@ -10,16 +10,20 @@
 /// What lessons on pipelines run: a deep model of small layers, and messages that carry tensors.
 namespace lab {
 
-constexpr int64_t kBatch = 4;  ///< Samples.
-constexpr int64_t kWidth = 8;  ///< Inputs and outputs of every layer.
+/// What goes into every layer and comes out of it: [batch, width]. Checks change it between runs.
+struct Shape {
+  int64_t batch = 4;  ///< Samples.
+  int64_t width = 8;
+};
+Shape& shape();
 
 /// One layer of the model: tanh(x W^T + b). On the world's clock its forward takes kForwardUs, its backward
 /// kBackwardUs.
 struct Layer {
-  torch::Tensor weight;  ///< [kWidth, kWidth]
-  torch::Tensor bias;    ///< [kWidth]
+  torch::Tensor weight;  ///< [width, width]
+  torch::Tensor bias;    ///< [width]
 
-  /// [kBatch, kWidth] -> [kBatch, kWidth]
+  /// [batch, width] -> [batch, width]
   torch::Tensor forward(const torch::Tensor& input) const;
 };
 
@@ -49,7 +53,7 @@ struct LossAndGradient {
 };
 LossAndGradient mean_squared_error(const torch::Tensor& output, const torch::Tensor& target);
 
-/// One message: the tensor's floats. What arrives has the shape [kBatch, kWidth] and no graph.
+/// One message: the tensor's floats. What arrives has the shape [batch, width] and no graph.
 void send_tensor(Rank& rank, const torch::Tensor& tensor, int to);
 torch::Tensor recv_tensor(Rank& rank, int from);
 
