@@ -1,8 +1,8 @@
 // Lesson 7: the primitives of a process group, written with send and recv.
 //
 // Six functions that all ranks call together. broadcast, reduce and barrier must be done in ceil(log2 P)
-// rounds of messages; scatter and gather may let the root talk to everybody in turn. Any root, any number of
-// ranks, and buffers may be empty.
+// rounds of messages; scatter and gather may let the root talk to one rank after the other. Any root, any
+// number of ranks, and buffers may be empty. The lesson has a table of what each may cost.
 //
 // What you have: rank.rank(), rank.world_size(), rank.send(span, to), rank.recv(span, from),
 //                rank.isend(span, to) -> Work, rank.irecv(span, from) -> Work, work.wait().
@@ -61,7 +61,8 @@ void all_gather(lab::Rank& rank, std::span<const float> part, std::span<float> a
 
 /// Nobody leaves before the last has come.
 void barrier(lab::Rank& rank) {
-  // Empty messages to the rank at distance 1, then 2, then 4, ...: who has heard of whom after each round?
+  // Empty messages to the rank at distance 1, then 2, then 4, ...: of which ranks does each know after a
+  // round?
   (void)rank;
 }
 
