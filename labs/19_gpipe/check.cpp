@@ -48,8 +48,7 @@ void expect_two_phases(Checker& checker, const PipelinePlan& order, int stage) {
     return action.kind == ActionKind::kForward;
   });
   if (has_two_phases) return;
-  const auto what =
-      fmt::format("stage {} of {} runs {}", stage, to_string(size_of(order)), to_string(actions));
+  const auto what = fmt::format("{}: its order is {}", to_string(shape_of(order, stage)), to_string(actions));
   if (stops_and_waits(actions)) {
     checker.fail(
         "stop and wait", what,

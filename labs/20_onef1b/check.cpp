@@ -83,7 +83,7 @@ void expect_in_order(Checker& checker, const StageShape& shape, const std::vecto
 void expect_sound_1f1b(Checker& checker, const PipelinePlan& order) {
   const auto [stages, microbatches] = size_of(order);
   for (int stage = 0; stage < stages; ++stage) {
-    const StageShape shape{.stage = stage, .stages = stages, .microbatches = microbatches};
+    const auto shape = shape_of(order, stage);
     const auto& actions = order.actions[static_cast<size_t>(stage)];
     if (const auto flaw = first_flaw(shape, actions)) {
       if (microbatches < stages) {
@@ -144,9 +144,10 @@ std::string cost_text(const PipelinePlan& plan, int stage,
         "all ranks have nothing to do for {:.1f}% of the time, expected (P-1)/(M+P-1) = {:.1f}%",
         100 * run.bubble_of_total, 100.0 * (P - 1) / (M + P - 1));
   });
-  const auto what = fmt::format("stage {} of {}: {} before B{}, expected {}; {}; its order is {}", stage,
-                                to_string(size_of(order)), counted(it.found, "forward"), it.microbatch,
-                                it.expected, cost, to_string(order.actions[static_cast<size_t>(stage)]));
+  const auto what =
+      fmt::format("{}: {} before B{}, expected {}; {}; its order is {}", to_string(shape_of(order, stage)),
+                  counted(it.found, "forward"), it.microbatch, it.expected, cost,
+                  to_string(order.actions[static_cast<size_t>(stage)]));
   if (is_gpipe) {
     checker.fail("memory not bounded", what,
                  "That is GPipe: everything goes forward first, so that all M are kept. As soon as a stage's "
@@ -221,21 +222,21 @@ void expect_halves(Checker& checker, const PipelinePlan& order, int stage) {
   using enum ActionKind;
   const auto [P, M] = size_of(order);
   const auto& actions = order.actions[static_cast<size_t>(stage)];
-  const auto what = [&, P = P, M = M](const std::string& name, const Misplaced& it) {
+  const auto what = [&, P = P, M = M](const std::string& others, const char* name, const Misplaced& it) {
     const auto cost = cost_text(with_messages(order), stage, [&](const PipelineSimulation& run) {
       return fmt::format("all stages together take {} cycles, expected 3M + P - 1 = {}", run.makespan,
                          3 * M + P - 1);
     });
-    return fmt::format("stage {} of {}: {} before {}{}, expected {}; {}; its order is {}", stage,
-                       to_string(size_of(order)), counted(it.found, "action"), name, it.microbatch,
-                       it.expected, cost, to_string(actions));
+    return fmt::format("{}: {} before {}{}, expected {}; {}; its order is {}",
+                       to_string(shape_of(order, stage)), others, name, it.microbatch, it.expected, cost,
+                       to_string(actions));
   };
   const auto input_grad = first_misplaced(actions, kInputGrad, {kForward}, [&, P = P, M = M](int microbatch) {
     return std::min(M, P - stage + microbatch);
   });
   if (input_grad)
     checker.fail(
-        "not the order of 1F1B", what("I", *input_grad),
+        "not the order of 1F1B", what(counted(input_grad->found, "forward"), "I", *input_grad),
         "Forwards and input-grads keep the order that forwards and backwards have in your 1F1B. Only "
         "weight-grads are put in between.");
   const auto weight_grad =
@@ -245,11 +246,13 @@ void expect_halves(Checker& checker, const PipelinePlan& order, int stage) {
   if (!weight_grad) return;
   if (weight_grad->found > weight_grad->expected)
     checker.fail(
-        "weight gradients too late", what("W", *weight_grad),
+        "weight gradients too late",
+        what(fmt::format("{} forwards and input-grads", weight_grad->found), "W", *weight_grad),
         "The weight-grad of m comes right after the input-grad of m + s. What it needs stays in memory "
         "until it has run: stage s can put off s of them, since then it keeps P - s + s = P.");
   checker.fail(
-      "weight gradients too soon", what("W", *weight_grad),
+      "weight gradients too soon",
+      what(fmt::format("{} forwards and input-grads", weight_grad->found), "W", *weight_grad),
       "While a stage runs weight-grads, the stage before waits for its next input-grad. Stage s puts "
       "off s of them: the weight-grad of m comes right after the input-grad of m + s.");
 }
@@ -257,11 +260,10 @@ void expect_halves(Checker& checker, const PipelinePlan& order, int stage) {
 void check_zero_bubble(const Seam& seam, Checker& checker) {
   const auto orders = ask_orders(checker, "zero_bubble", seam.zero_bubble, filled_sizes(checker));
   for (const auto& order : orders) {
-    const auto [stages, microbatches] = size_of(order);
-    checker.in_world(stages);
-    for (int stage = 0; stage < stages; ++stage) {
-      const StageShape shape{
-          .stage = stage, .stages = stages, .microbatches = microbatches, .splits_backward = true};
+    checker.in_world(order.shape.ranks);
+    for (int stage = 0; stage < order.shape.ranks; ++stage) {
+      auto shape = shape_of(order, stage);
+      shape.splits_backward = true;
       const auto& actions = order.actions[static_cast<size_t>(stage)];
       if (const auto flaw = first_flaw(shape, actions)) {
         checker.expect(flaw->kind != Flaw::Kind::kOtherKind || flaw->action.kind != ActionKind::kBackward,

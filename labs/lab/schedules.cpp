@@ -116,6 +116,10 @@ PipelineSize size_of(const PipelinePlan& plan) {
   return {plan.shape.ranks, plan.shape.microbatches};
 }
 
+StageShape shape_of(const PipelinePlan& plan, int stage) {
+  return {.stage = stage, .stages = plan.shape.ranks, .microbatches = plan.shape.microbatches};
+}
+
 std::string microbatches_text(int count) {
   return fmt::format("{} micro-batch{}", count, count == 1 ? "" : "es");
 }
@@ -187,9 +191,7 @@ void fail_for(Checker& checker, const Flaw& flaw) {
 
 void expect_sound(Checker& checker, const PipelinePlan& order) {
   for (int stage = 0; stage < order.shape.ranks; ++stage) {
-    const StageShape shape{
-        .stage = stage, .stages = order.shape.ranks, .microbatches = order.shape.microbatches};
-    if (const auto flaw = first_flaw(shape, order.actions[static_cast<size_t>(stage)]))
+    if (const auto flaw = first_flaw(shape_of(order, stage), order.actions[static_cast<size_t>(stage)]))
       fail_for(checker, *flaw);
   }
 }

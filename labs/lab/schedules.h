@@ -91,6 +91,7 @@ struct StageShape {
   bool splits_backward = false;  ///< Into I and W.
 };
 
+StageShape shape_of(const lockstep::plan::PipelinePlan& plan, int stage);
 /// `stage 1 of 4, 8 micro-batches`
 std::string to_string(const StageShape& shape);
 /// `F0 F1 B0 ...`, shortened where it is long.
