@@ -1,4 +1,4 @@
-// One forward too many before the turns begin.
+// One forward too many before the steady state.
 #include <vector>
 
 #include "lockstep/plan/pipeline.h"
