@@ -12,43 +12,127 @@ namespace lab::checkpoint {
 
 namespace {
 
-/// What there was before the save that is cut, and how the cut is told.
-struct Cut {
-  std::optional<Bytes> before;
-  Bytes now;
+using Call = SimulatedDisk::Call;
+
+/// What load found after the power had gone in one place of a save, and one of the things had survived that
+/// may.
+struct Trial {
+  size_t call = 0;   ///< Calls that were done.
+  size_t place = 0;  ///< Bytes of the next one, an append.
   bool has_returned = false;
-  std::string when;
   bool has_unsynced_names = false;
+  std::string outcome;
+  std::optional<Bytes> found;
+  std::string holder;          ///< A file that held the old or the new state.
+  std::optional<Bytes> again;  ///< After the next save.
 };
 
-[[noreturn]] void tell_loss(Checker& checker, const std::vector<SimulatedDisk::Call>& calls, const Cut& cut,
-                            const std::string& outcome, const std::string& found,
-                            const std::set<std::string>& kept) {
-  const auto what = fmt::format("power cut {}; {}: load gives {}", cut.when, outcome, found);
-  for (const auto& call : calls) {
-    if (call.empties && kept.contains(call.text)) {
-      checker.fail(
-          "written in place", what,
-          "create() empties the file that held the last good checkpoint, before there is a new one. Write "
-          "to a file with another name, and rename it when it is safe.");
+/// A save whose power was cut everywhere.
+struct Save {
+  std::string start;            ///< What had happened before; "" if nothing special.
+  std::set<std::string> kept;   ///< Files that were there.
+  std::optional<Bytes> before;  ///< What load gave then.
+  Bytes now;
+  std::vector<Call> calls;
+  std::vector<Trial> trials;
+
+  std::string when(const Trial& trial) const {
+    if (trial.has_returned) return "after save had returned";
+    const auto& call = calls[trial.call];
+    return trial.place > 0 ? fmt::format("in call {} of save ({}), after {}", trial.call + 1, call.text,
+                                         counted(static_cast<int64_t>(trial.place), "byte"))
+                           : fmt::format("before call {} of save ({})", trial.call + 1, call.text);
+  }
+};
+
+/// Cuts the power at every call of one save, and within its appends; looks at all that may be there then. If
+/// `later` is given, saves it over what the dead process left. `use` sees every disk that is left.
+template <typename Use>
+Save cut_everywhere(const Seam& seam, const SimulatedDisk& start, const std::string& story,
+                    const std::optional<Bytes>& before, const Bytes& now, const std::optional<Bytes>& later,
+                    const Use& use) {
+  Save save{story, {}, before, now, {}, {}};
+  for (const auto& name : start.names()) save.kept.insert(name);
+  SimulatedDisk dry = start.synced_copy();
+  seam.save(dry, kName, now);
+  save.calls = dry.calls();
+  for (size_t k = 0; k <= save.calls.size(); ++k) {
+    const size_t bytes = k == save.calls.size() ? 0 : save.calls[k].bytes;
+    std::set<size_t> places = {0};
+    for (const size_t place : {size_t{1}, bytes / 3, bytes / 2, bytes - 8, bytes - 1}) {
+      if (place > 0 && place < bytes && (later || place == bytes / 2)) places.insert(place);
+    }
+    for (const size_t place : places) {
+      SimulatedDisk disk = start.synced_copy();
+      disk.cut_after(k, place);
+      Trial trial{.call = k, .place = place};
+      try {
+        seam.save(disk, kName, now);
+        trial.has_returned = true;
+      } catch (const PowerCut&) {
+      }
+      trial.has_unsynced_names = disk.has_unsynced_names();
+      for (auto& outcome : disk.outcomes()) {
+        tell_progress(fmt::format("load after a power cut {}", save.when(trial)));
+        trial.outcome = outcome.text;
+        trial.found = seam.load(outcome.disk, kName);
+        trial.holder = holder_of(outcome.disk, now);
+        if (trial.holder.empty()) trial.holder = holder_of(outcome.disk, before);
+        use(outcome.disk, save, trial);
+        if (later) {
+          seam.save(outcome.disk, kName, *later);
+          trial.again = seam.load(outcome.disk, kName);
+        }
+        save.trials.push_back(trial);
+      }
     }
   }
-  if (cut.has_returned && cut.has_unsynced_names && (found == "the old state" || found == "nothing")) {
+  return save;
+}
+
+[[noreturn]] void fail_for_loss(Checker& checker, const Save& save, const Trial& trial,
+                                const std::string& found) {
+  const auto what =
+      fmt::format("{}{}power cut {}; {}: load gives {}", save.start,
+                  save.start.empty() ? "" : "; then a save, and a ", save.when(trial), trial.outcome, found);
+  const auto done = std::span(save.calls).first(trial.call);
+  for (const auto& call : done) {
+    if (call.empties && save.kept.contains(call.text.substr(std::string("create ").size()))) {
+      checker.fail(
+          "written in place", what,
+          "create() empties a file that held a good checkpoint, before there is a new one. Write to a file "
+          "with another name, and rename it when it is safe.");
+    }
+  }
+  if (trial.has_returned && trial.has_unsynced_names && (found == "the old state" || found == "nothing")) {
     checker.fail(
         "folder not synced", what,
         "The contents are on the disk, the new name is not: a rename changes the folder, and the folder has "
         "an fsync of its own. Without it save() promises what a power cut takes back.");
   }
-  if (std::ranges::any_of(calls, &SimulatedDisk::Call::is_unsynced)) {
+  if (std::ranges::any_of(done, &Call::is_unsynced)) {
     checker.fail(
         "rename without fsync", what,
         "The disk may get the new name before it gets the contents. fsync the file, then rename it.");
   }
-  if (std::ranges::any_of(calls, &SimulatedDisk::Call::removes)) {
+  if (!trial.holder.empty()) {
+    checker.fail(
+        "load looks elsewhere", fmt::format("{}, but the file {} holds a state, whole", what, trial.holder),
+        "Nothing is lost: load does not look at this file, or not in the right order. After a cut in "
+        "the middle of save, the newest state may be under any name that save uses.");
+  }
+  if (std::ranges::any_of(done, &Call::removes)) {
     checker.fail(
         "removed too early", what,
         "The old checkpoint was removed before the new one was safe under its name. rename replaces at "
         "once; nothing needs to be removed.");
+  }
+  if (!save.start.empty()) {
+    checker.fail(
+        "lost by the second crash", what,
+        "What the first crash or the damage left was the only way back, and save replaced it before "
+        "the new state was safe. Before you rename a file over an older one, look whether it is whole: "
+        "only what unseal() accepts may replace the checkpoint before it.");
   }
   const std::string name = found == "nothing"         ? "nothing left"
                            : found == "the old state" ? "save forgotten"
@@ -59,64 +143,35 @@ struct Cut {
       "this point?");
 }
 
-/// Cuts the power at every call of one save, and in the middle of its appends; looks at all that may be there
-/// then. Returns a line for each call: what load finds if the power goes just before it.
-std::vector<std::string> check_cuts_of(const Seam& seam, Checker& checker, const SimulatedDisk& start,
-                                       const std::optional<Bytes>& before, uint64_t number, int64_t& tried) {
-  const Bytes now = state_number(seam, checker, number), later = state_number(seam, checker, number + 1);
-  SimulatedDisk dry = start.synced_copy();
-  std::set<std::string> kept;  // what a call would be named that empties a file of an earlier save
-  for (const auto& name : start.names()) kept.insert("create " + name);
-  seam.save(dry, kName, now);
-  std::vector<std::string> lines;
-  for (size_t k = 0; k <= dry.calls().size(); ++k) {
-    const bool has_returned = k == dry.calls().size();
-    const size_t bytes = has_returned ? 0 : dry.calls()[k].bytes;
-    std::set<size_t> places = {0};
-    for (const size_t place : {size_t{1}, bytes / 3, bytes / 2, bytes - 8, bytes - 1}) {
-      if (place > 0 && place < bytes) places.insert(place);
-    }
-    std::set<std::string> finds;
-    for (const size_t place : places) {
-      SimulatedDisk disk = start.synced_copy();
-      disk.cut_after(k, place);
-      Cut cut{.before = before, .now = now};
-      try {
-        seam.save(disk, kName, now);
-        cut.has_returned = true;
-      } catch (const PowerCut&) {
-      }
-      cut.when = cut.has_returned ? "after save had returned"
-                 : place > 0      ? fmt::format("in call {} of save ({}), after {} of its bytes", k + 1,
-                                                dry.calls()[k].text, place)
-                                  : fmt::format("before call {} of save ({})", k + 1, dry.calls()[k].text);
-      cut.has_unsynced_names = disk.has_unsynced_names();
-      for (auto& outcome : disk.outcomes()) {
-        ++tried;
-        tell_progress(fmt::format("load after a power cut {}", cut.when));
-        const auto found = seam.load(outcome.disk, kName);
-        const std::string name = told(found, before, now);
-        const bool is_old = before ? name == "the old state" : name == "nothing";
-        if (!(name == "the new state" || (is_old && !cut.has_returned)))
-          tell_loss(checker, disk.calls(), cut, outcome.text, name, kept);
-        finds.insert(name);
-        // The program starts again, and saves over what the dead one left.
-        seam.save(outcome.disk, kName, later);
-        const auto again = seam.load(outcome.disk, kName);
-        checker.expect(again && *again == later, "stuck after a crash",
-                       fmt::format("power cut {}; {}; then the next save: load gives {}", cut.when,
-                                   outcome.text, told(again, now, later)),
-                       "A file that a dead process has left must not disturb the next save.");
-      }
-    }
-    lines.push_back(fmt::format("{:<38} {}", has_returned ? "save has returned" : dry.calls()[k].text,
-                                fmt::join(finds, " or ")));
+void expect_save(Checker& checker, const Save& save, const std::optional<Bytes>& later) {
+  for (const auto& trial : save.trials) {
+    const std::string name = text_of(trial.found, save.before, save.now);
+    const bool is_old = save.before ? name == "the old state" : name == "nothing";
+    if (!(name == "the new state" || (is_old && !trial.has_returned)))
+      fail_for_loss(checker, save, trial, name);
+    if (!later) continue;
+    checker.expect(trial.again == later, "stuck after a crash",
+                   fmt::format("power cut {}; {}; then the next save: load gives {}", save.when(trial),
+                               trial.outcome, text_of(trial.again, save.now, *later)),
+                   "A file that a dead process has left must not disturb the next save.");
   }
-  return lines;
+}
+
+/// A line for each call: what load finds if the power goes just before it.
+void note_calls(Checker& checker, const Save& save) {
+  checker.note(fmt::format("{:<38} {}", "the power goes just before ...", "load finds"));
+  for (size_t k = 0; k <= save.calls.size(); ++k) {
+    std::set<std::string> finds;
+    for (const auto& trial : save.trials) {
+      if (trial.call == k) finds.insert(text_of(trial.found, save.before, save.now));
+    }
+    checker.note(fmt::format("{:<38} {}", k == save.calls.size() ? "save has returned" : save.calls[k].text,
+                             fmt::join(finds, " or ")));
+  }
 }
 
 /// The run to look at: the calls of a save, one after the other.
-void show_calls(Checker& checker, const std::vector<SimulatedDisk::Call>& calls) {
+void show_calls(Checker& checker, const std::vector<Call>& calls) {
   Report report;
   report.time_us = static_cast<double>(calls.size());
   report.done_us = {report.time_us};
@@ -129,29 +184,73 @@ void show_calls(Checker& checker, const std::vector<SimulatedDisk::Call>& calls)
   checker.show(std::move(report));
 }
 
+std::string contents_of(const SimulatedDisk& disk) {
+  std::string text;
+  for (const auto& name : disk.names()) {
+    const Bytes bytes = *disk.read(name);
+    text += fmt::format("{} {} ", name, bytes.size());
+    text.append(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+  }
+  return text;
+}
+
+constexpr auto kIgnore = [](auto&&...) {};
+
 }  // namespace
 
 void check_cuts(const Seam& seam, Checker& checker) {
-  int64_t tried = 0;
+  size_t tried = 0;
   for (const uint64_t number : {1, 2, 0}) {  // the very first save last: less is known of what it does
-    SimulatedDisk disk;
-    std::optional<Bytes> before;
-    for (uint64_t earlier = 0; earlier < number; ++earlier) {
-      before = state_number(seam, checker, earlier);
-      disk.forget_calls();
-      seam.save(disk, kName, *before);
+    const Bytes now = state_number(checker, number), later = state_number(checker, number + 1);
+    const auto save = checker.in_child([&] {
+      SimulatedDisk disk;
+      std::optional<Bytes> before;
+      for (uint64_t earlier = 0; earlier < number; ++earlier)
+        seam.save(disk, kName, *(before = state_number(checker, earlier)));
+      return cut_everywhere(seam, disk.synced_copy(), "", before, now, later, kIgnore);
+    });
+    if (number == 2) {
+      show_calls(checker, save.calls);
+      note_calls(checker, save);
     }
-    if (number == 2) show_calls(checker, disk.calls());
-    const auto lines = check_cuts_of(seam, checker, disk, before, number, tried);
-    if (number != 2) continue;
-    checker.note(fmt::format("{:<38} {}", "the power goes just before ...", "load finds"));
-    for (const auto& line : lines) checker.note(line);
+    expect_save(checker, save, later);
+    tried += save.trials.size();
   }
   checker.proved(
       fmt::format("{} power cuts, before every call and within writes, with all, half or nothing of what was "
                   "not synced: load finds the old state or the new one, whole; once save has returned, the "
                   "new one",
                   tried));
+}
+
+void check_second_crash(const Seam& seam, Checker& checker) {
+  const Bytes third = state_number(checker, 5), fourth = state_number(checker, 6);
+  const auto saves = checker.in_child([&] {
+    std::vector<Save> all;
+    std::set<std::string> seen;
+    SimulatedDisk disk;
+    seam.save(disk, kName, state_number(checker, 3));
+    seam.save(disk, kName, state_number(checker, 4));
+    cut_everywhere(seam, disk.synced_copy(), "", state_number(checker, 4), third, std::nullopt,
+                   [&](const SimulatedDisk& left, const Save& save, const Trial& trial) {
+                     if (!seen.insert(contents_of(left)).second) return;
+                     all.push_back(cut_everywhere(
+                         seam, left, fmt::format("power cut {}; {}", save.when(trial), trial.outcome),
+                         trial.found, fourth, std::nullopt, kIgnore));
+                   });
+    for (const auto& [damaged, text] : damaged_disks(seam, checker)) {
+      all.push_back(cut_everywhere(seam, damaged, "two states were saved, " + text, seam.load(damaged, kName),
+                                   third, std::nullopt, kIgnore));
+    }
+    return all;
+  });
+  size_t tried = 0;
+  for (const auto& save : saves) {
+    expect_save(checker, save, std::nullopt);
+    tried += save.trials.size();
+  }
+  checker.proved(fmt::format(
+      "{} power cuts in the save after a power cut or after damage: what load had found is not lost", tried));
 }
 
 }  // namespace lab::checkpoint

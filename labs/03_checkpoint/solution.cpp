@@ -33,7 +33,9 @@ void save(lab::Disk& disk, const std::string& name, const lab::Bytes& state) {
   disk.append(temporary, lab::seal(state));
   disk.fsync(temporary);  // first the contents ...
   disk.close(temporary);
-  if (disk.exists(name)) disk.rename(name, name + ".old");
+  // Only a whole checkpoint may replace the one before it.
+  const auto last = disk.read(name);
+  if (last && lab::unseal(*last)) disk.rename(name, name + ".old");
   disk.rename(temporary, name);  // ... then the name, at once ...
   disk.fsync_folder();           // ... and the name is on the disk as well
 }

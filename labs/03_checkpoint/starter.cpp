@@ -1,8 +1,8 @@
 // Lesson 3: a checkpoint that survives.
 //
 // What stands here is what many programs do, and it has two holes. The state is not complete: a training that
-// goes on from it is another training. And the file is written in place: if the power goes in between,
-// neither the old checkpoint nor the new one is left. Mend both.
+// resumes from it is another training. And the file is written in place: if the power goes in between,
+// neither the old checkpoint nor the new one is left. Fix both.
 //
 // What you have: lab::Packer (add, bytes) and lab::Unpacker (take, in the same order); lab::seal(bytes) and
 //                lab::unseal(bytes), which gives none if a byte was changed; disk.create, append, fsync
