@@ -198,7 +198,8 @@ def statements(s):
                 last, text = s.statement_end(body), ""
                 text = s.words(body, last)
                 yield "dropped", body, last, ";"
-                yield "doubled", body, last, "{ " + text + " " + text + " }"
+                if not s.is_same_twice(body, last):
+                    yield "doubled", body, last, "{ " + text + " " + text + " }"
                 if token.text != "if":
                     yield "early return", body, last, "{ " + text + " break; }"
                     inner = {"for": "break", "while": "break"}[token.text]
@@ -274,8 +275,10 @@ def changed_lines(old, new):
         line.strip() for line in b[begin:len(b) - end])
 
 
-def candidates(text):
-    """All mutants of a text, in the order in which they are to be tried: evenly over operators, then over lines."""
+def candidates(text, given=""):
+    """All mutants of a text, in the order in which they are to be tried: evenly over operators, then over lines. What `given`,
+    the starter, has already is not changed: a learner does not write it."""
+    given = {line.strip() for line in given.splitlines() if len(line.strip()) > 1}
     source, found, seen, occurrences = Source(text), [], {text}, collections.Counter()
     for generate in (swapped_operators, off_by_one, conditions, statements, calls, names):
         for operator, first, last, new in generate(source):
@@ -288,6 +291,8 @@ def candidates(text):
     ordered = []
     for operator, mutated in sorted(found, key=lambda one: changed_lines(text, one[1])[0]):
         line, old, new = changed_lines(text, mutated)
+        if old and set(old) <= given:
+            continue
         occurrences[old, new] += 1
         ordered.append(Mutant(operator, line, old, new, occurrences[old, new], mutated))
     groups = collections.defaultdict(list)

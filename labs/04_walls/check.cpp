@@ -16,8 +16,9 @@ namespace {
 
 using Widths = std::vector<int64_t>;
 
+/// Of what was found and what is right.
 bool same(double a, double b, double tolerance = 1e-9) {
-  return std::abs(a - b) <= tolerance * std::max(std::abs(a), std::abs(b));
+  return std::isfinite(a) && std::abs(a - b) <= tolerance * std::abs(b);
 }
 
 std::string text_of(const Widths& widths) {
@@ -256,7 +257,7 @@ void check_days(const Seam& seam, Checker& checker) {
   const std::vector<Work6> cases = {{1e9, 2e10, 3e13},
                                     {1e10, 2e11, 3e13},
                                     {1.68e7, 1e9, 1e13},
-                                    {drawn(51, 1e3), drawn(52, 1e2), drawn(53, 1e9)},
+                                    {drawn(51, 1e3), drawn(52, 1e2), drawn(53, 1)},
                                     {drawn(54, 1e9), drawn(55, 1e10), drawn(56, 1e12)}};
   const auto all = ask(checker, "days_to_train", cases,
                        [&](const Work6& one) { return seam.days_to_train(one[0], one[1], one[2]); });

@@ -240,8 +240,11 @@ void expect_game(Checker& checker, const Game& game) {
                    "into the same buffer.");
   }
   std::vector<int> notes(index(game.world));
+  int returned = 0, early = 0;  // balls that rank 0 has back, and notes that came before theirs
   for (const auto& event : report.events) {
-    if (event.kind == Event::Kind::kNote) ++notes[index(event.rank)];
+    if (event.kind == Event::Kind::kNote)
+      early += ++notes[index(event.rank)] > returned && event.rank == 0 ? 1 : 0;
+    if (event.kind == Event::Kind::kRecv && event.rank == 0) ++returned;
   }
   for (int r = 1; r < game.world; ++r) {
     checker.expect(notes[index(r)] == 0, "two bosses",
@@ -252,6 +255,10 @@ void expect_game(Checker& checker, const Game& game) {
       notes[0] == game.rounds, notes[0] == 0 ? "nothing logged" : "wrong log",
       fmt::format("{}: rank 0 wrote {}, expected one for each round", story, counted(notes[0], "note")),
       "rank.note(\"some words\") after each round, on rank 0 alone.");
+  checker.expect(early == 0, "logged too early",
+                 fmt::format("{}: rank 0 wrote {} before the ball of that round was back", story,
+                             counted(early, "note")),
+                 "A log says what has happened. Write the note when the round is over.");
   checker.expect(report.time_us <= 2 * game.rounds + 1e-9, "time wasted",
                  fmt::format("{}: took {:.2f} us on the virtual clock, expected {}: {} of 1 us", story,
                              report.time_us, 2 * game.rounds, counted(2 * game.rounds, "message")),
