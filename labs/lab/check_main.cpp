@@ -30,6 +30,7 @@ nlohmann::json to_json(const CheckResult& result) {
   }
   auto& trace = json["trace"] = {
       {"world", result.shown_world}, {"time_us", result.shown.time_us}, {"events", nlohmann::json::array()}};
+  trace["unit"] = result.shown.is_in_cycles ? "cycle" : "us";
   for (const auto& event : result.shown.events) trace["events"].push_back(to_json(event));
   return json;
 }

@@ -201,6 +201,7 @@ Report to_report(const lockstep::plan::PipelinePlan& plan,
   const auto ranks = plan.actions.size();
   Report report;
   report.time_us = simulation.makespan;
+  report.is_in_cycles = true;
   report.done_us.assign(ranks, 0);
   report.bytes.assign(ranks, std::vector<int64_t>(ranks));
   report.messages = report.bytes;

@@ -104,7 +104,7 @@ std::optional<Flaw> first_flaw(const StageShape& shape, const std::vector<lockst
 /// Fails for the first flaw of any stage.
 void expect_sound(Checker& checker, const lockstep::plan::PipelinePlan& order);
 
-/// Runs a plan on the simulator's clock as a run to look at: a cycle is a microsecond.
+/// Runs a plan on the simulator's clock as a run to look at, in cycles.
 Report to_report(const lockstep::plan::PipelinePlan& plan,
                  const lockstep::plan::PipelineSimulation& simulation);
 /// Notes a plan that verify_pipeline() accepts as a picture, and shows it as the run to look at; not if it is

@@ -98,6 +98,7 @@ struct Report {
   std::vector<std::vector<int64_t>> bytes;     ///< [from][to]
   std::vector<std::vector<int64_t>> messages;  ///< [from][to]
   std::vector<Event> events;
+  bool is_in_cycles = false;  ///< A simulated schedule without its messages: times are cycles.
 
   int64_t sent_bytes(int rank) const;
   int64_t received_bytes(int rank) const;

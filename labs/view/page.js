@@ -4,6 +4,9 @@ const world = trace.world, kFloatBytes = 4, kClose = 1e-6;
 const at = id => document.querySelector(`[data-testid="${id}"]`);
 const number = x => String(Math.round(x * 100) / 100);
 const plural = (n, word) => `${n} ${word}${n === 1 ? "" : "s"}`;
+const isInCycles = trace.unit === "cycle";  // an order of work alone: its messages are added later
+const unit = isInCycles ? "cycles" : "us";
+const time = x => isInCycles ? plural(number(x), "cycle") : `${number(x)} us`;
 const range = n => [...Array(n).keys()];
 const sum = values => values.reduce((a, b) => a + b, 0);
 
@@ -123,7 +126,7 @@ const words = {compute: "work", send: "send", recv: "recv"};
 let spans = [], moment = 0, drawn = null;
 
 function describe(event) {
-  const when = `${number(event.start)} to ${number(event.end)} us`;
+  const when = `${number(event.start)} to ${time(event.end)}`;
   if (event.kind === "compute") return `rank ${event.rank} computes ${event.text}, ${when}`.replace(" ,", ",");
   const place = event.message?.place ?? event.place;
   const what = `${chunkName(place, event.count)} (${event.count * kFloatBytes} bytes)`;
@@ -136,7 +139,7 @@ function drawTimeline() {
   const width = Math.max(280, at("timeline").clientWidth), left = width < 600 ? 78 : 92, right = 14, lane = 18, gap = 10;
   const endOfRun = Math.max(trace.time_us, times.at(-1)) || 1;
   const x = time => left + time / endOfRun * (width - left - right);
-  const svg = make("svg", {role: "img", "aria-label": `Timeline of ${plural(world, "rank")}, ${number(trace.time_us)} us`});
+  const svg = make("svg", {role: "img", "aria-label": `Timeline of ${plural(world, "rank")}, ${time(trace.time_us)}`});
   const marker = make("marker", {id: "tip", viewBox: "0 0 8 8", refX: 7, refY: 4, markerWidth: 7, markerHeight: 7, orient: "auto"},
                       make("path", {d: "M0 0 8 4 0 8z", fill: "context-stroke"}));
   svg.append(make("defs", {}, marker));
@@ -147,7 +150,7 @@ function drawTimeline() {
     const row = make("g", {"data-testid": "rank-row"});
     row.append(make("text", {x: 0, y: y + 13}, stream === streams[0] ? `rank ${rank}` : "comm."));
     for (const note of events.filter(e => e.kind === "note" && !e.isName && e.rank === rank && e.stream === stream))
-      row.append(make("path", {class: "note", d: `M${x(note.start) - 4} ${y - 3}h8l-4 6z`}, make("title", {}, `rank ${rank} at ${number(note.start)} us: ${note.text}`)));
+      row.append(make("path", {class: "note", d: `M${x(note.start) - 4} ${y - 3}h8l-4 6z`}, make("title", {}, `rank ${rank} at ${time(note.start)}: ${note.text}`)));
     for (const kind of lanesOf(stream)) {
       laneY[`${rank} ${stream} ${kind}`] = y + lane / 2;
       row.append(make("text", {x: left - 6, y: y + 13, "text-anchor": "end", class: "small"}, words[kind]));
@@ -181,7 +184,7 @@ function drawTimeline() {
   for (let time = 0; time <= endOfRun + kClose; time += tick) {
     svg.append(make("text", {class: "small", x: x(time), y: y + 12, "text-anchor": "middle"}, number(time)));
   }
-  svg.append(make("text", {class: "small", x: left - 14, y: y + 12, "text-anchor": "end"}, "us"));
+  svg.append(make("text", {class: "small", x: left - 14, y: y + 12, "text-anchor": "end"}, unit));
   const head = make("line", {class: "head", y1: 0, y2: y, "data-testid": "head"}), arrows = make("g", {"data-testid": "arrows"});
   svg.append(head, arrows);
   svg.setAttribute("viewBox", `0 0 ${width} ${y + 18}`);
@@ -223,7 +226,7 @@ function drawNow() {
     const rest = own.filter(e => e.kind === "compute" || !(e.message?.place >= 0));
     const chips = rest.map(e => make("span", {class: `chip ${e.kind === "compute" ? workColour(e.text) : "kx"}`},
       e.kind === "compute" ? e.text || "computes" : isWaiting(e) ? `waits for rank ${e.peer}` : `${e.kind === "send" ? "→" : "←"}${e.peer} ${plural(e.count, "float")}${e.message?.recv ? "" : ", never received"}`));
-    const idle = own.length === 0 && moment > 0 ? [make("span", {class: "quiet"}, "nothing")] : [];
+    const idle = own.length === 0 && (moment > 0 || blocks.length === 0) ? [make("span", {class: "quiet"}, moment > 0 ? "nothing" : "nothing yet")] : [];
     const line = blocks.length > 0 && chips.length + idle.length === 0 ? [] : [make("p", {}, ...chips, ...idle)];
     return make("div", {class: "rank"}, make("b", {}, `rank ${rank}`), ...blocks.length > 0 ? [bar] : [], ...line);
   }));
@@ -266,7 +269,7 @@ function drawCollective() {
 function drawPipeline() {
   const isWork = a => ["F", "B", "I", "W"].includes(a.kind);
   const word = a => plan.chunks > 1 ? a.text : a.text.replace(/^\d+/, "");
-  const unit = Math.min(...plan.actions.flat().filter(isWork).map(a => a.end - a.start)), cycles = Math.round(plan.makespan / unit);
+  const cycle = Math.min(...plan.actions.flat().filter(isWork).map(a => a.end - a.start)), cycles = Math.round(plan.makespan / cycle);
   const table = make("table", {class: "cycles"}, make("tr", {}, make("th", {}, "cycle"), ...range(cycles).map(c => make("th", {}, c % 5 ? "" : String(c)))));
   let total = 0, done = 0, isInOrder = true;
   for (const [rank, actions] of plan.actions.entries()) {
@@ -274,7 +277,7 @@ function drawPipeline() {
     const texts = own.map(e => plan.chunks > 1 ? e.text : e.text.replace(/^\d+/, ""));
     let column = 0, last = -1;
     for (const action of actions.filter(isWork)) {
-      const from = Math.round(action.start / unit), wide = Math.round((action.end - action.start) / unit), found = texts.indexOf(word(action));
+      const from = Math.round(action.start / cycle), wide = Math.round((action.end - action.start) / cycle), found = texts.indexOf(word(action));
       for (; column < from; ++column) row.append(make("td", {class: "quiet"}, "·"));
       const node = make("td", {colspan: wide, class: `action ${workColour(action.text)}`, "data-testid": "plan-cell"}, word(action));
       planParts.push({node, when: found < 0 ? -1 : momentOf(own[found].end), from: found < 0 ? 0 : own[found].start});
@@ -317,17 +320,18 @@ function drawTotals() {
     ...planned === undefined ? [] : [" ", make("span", {class: "quiet"}, "plan: "), make("b", {"data-testid": `plan-${id}`}, planned)]);
   const busy = ranks.map(rank => computes.filter(e => e.rank === rank)), busyUs = busy.map(list => sum(list.map(e => e.end - e.start)));
   const percent = part => `${(part * 100).toFixed(1)}%`;
-  at("facts").append(fact("time", "time", `${number(trace.time_us)} us`, plan?.time_us == null ? undefined : `${number(plan.time_us)} us`),
-    fact("messages", "messages", String(messages.length), plan ? String(sum(plan.sent.map(s => s.messages))) : undefined));
+  at("facts").append(fact("time", "time", time(trace.time_us), plan?.time_us == null ? undefined : time(plan.time_us)));
+  if (!isInCycles) at("facts").append(fact("messages", "messages", String(messages.length), plan ? String(sum(plan.sent.map(s => s.messages))) : undefined));
   const hasPlannedBytes = plan?.family === "collective" && plan.count !== null;
   if (hasPlannedBytes) at("facts").append(fact("bytes", "bytes", String(sum(messages.map(m => m.send.count * kFloatBytes))), String(sum(plan.sent.map(s => s.bytes)))));
   if (plan?.family === "pipeline") at("facts").append(fact("bubble", "bubble", percent(1 - Math.max(...busyUs) / trace.time_us), percent(plan.bubble_of_total)));
-  const columns = [["messages sent", "messages", r => messages.filter(m => m.send.rank === r).length], plan && ["plan", "plan-messages", r => plan.sent[r].messages],
-    ["bytes sent", "bytes", r => sum(messages.filter(m => m.send.rank === r).map(m => m.send.count * kFloatBytes))],
+  const columns = [!isInCycles && ["messages sent", "messages", r => messages.filter(m => m.send.rank === r).length],
+    !isInCycles && plan && ["plan", "plan-messages", r => plan.sent[r].messages],
+    !isInCycles && ["bytes sent", "bytes", r => sum(messages.filter(m => m.send.rank === r).map(m => m.send.count * kFloatBytes))],
     hasPlannedBytes && ["plan", "plan-bytes", r => plan.sent[r].bytes],
-    ["bytes received", "received", r => sum(messages.filter(m => m.recv?.rank === r).map(m => m.send.count * kFloatBytes))],
-    computes.length > 0 && ["computing, us", "computing", r => number(busyUs[r])],
-    computes.length > 0 && messages.length > 0 && ["overlapped, us", "overlap", r => number(together(busy[r],
+    !isInCycles && ["bytes received", "received", r => sum(messages.filter(m => m.recv?.rank === r).map(m => m.send.count * kFloatBytes))],
+    computes.length > 0 && [`computing, ${unit}`, "computing", r => number(busyUs[r])],
+    computes.length > 0 && messages.length > 0 && [`overlapped, ${unit}`, "overlap", r => number(together(busy[r],
       messages.flatMap(m => [...m.send.rank === r ? [m.send] : [], ...m.recv?.rank === r ? [{start: m.send.start, end: m.end}] : []])))]].filter(Boolean);
   at("totals").append(make("tr", {}, make("th", {}, "rank"), ...columns.map(([name]) => make("th", {}, name))),
     ...ranks.map(r => make("tr", {}, make("th", {}, String(r)), ...columns.map(([, id, value], i) => {
@@ -342,9 +346,10 @@ function show(wanted) {
   moment = Math.min(Math.max(wanted, 0), times.length - 1);
   const last = times.length - 1, now = messages.filter(m => moment > 0 && momentOf(m.end) === moment);
   at("slider").value = moment;
-  at("moment").textContent = moment === 0 ? `before the first of ${plural(last, "moment")}` : `moment ${moment} of ${last}, at ${number(times[moment])} us`;
+  at("moment").textContent = moment === 0 ? `before the first of ${plural(last, "moment")}` : `moment ${moment} of ${last}, at ${isInCycles ? `cycle ${number(times[moment])}` : time(times[moment])}`;
+  document.body.classList.toggle("start", moment === 0);
   for (const {event, span} of spans) {
-    span.classList.toggle("later", moment === 0 || (momentOf(event.end) > moment && !isUnderWay(event, moment)));
+    span.classList.toggle("later", moment > 0 && momentOf(event.end) > moment && !isUnderWay(event, moment));
     span.classList.toggle("now", isUnderWay(event, moment));
   }
   drawn.head.setAttribute("x1", drawn.x(times[moment]));
@@ -379,7 +384,8 @@ at("title").textContent = `Lesson ${lesson.number}: ${lesson.title}`;
 if (verdict) at("verdict").append(make("b", {class: verdict.passed ? "good" : "bad"}, verdict.passed ? "✓ passed." : `✗ ${verdict.name}.`),
                                   verdict.passed ? "The check accepted the code that ran here." : verdict.what);
 at("about").textContent = `Drawn: ${plural(world, "rank")}${length > 0 ? `, a buffer of ${plural(length, "float")}` : ""}, ` +
-  `${plural(messages.length, "message")}, ${number(trace.time_us)} us on the virtual clock.` +
+  (isInCycles ? `${time(trace.time_us)}. The order of the work alone: the messages follow from it.`
+    : `${plural(messages.length, "message")}, ${time(trace.time_us)} on the virtual clock.`) +
   (is_outdated ? " Your file has changed since: this is a run of an earlier version." : "");
 at("now-title").textContent = blocks.length > 0 ? "Your buffers at this moment" : "Your ranks at this moment";
 at("slider").max = times.length - 1;

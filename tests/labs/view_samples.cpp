@@ -1,6 +1,6 @@
-// view_samples FOLDER: writes pages of two runs that no lesson has: pipeline.html, a 1F1B pipeline just as
-// planned, and streams.html, ranks that compute while their communication streams talk. For the test in the
-// browser.
+// view_samples FOLDER: writes pages of runs that no lesson has: pipeline.html, a 1F1B pipeline just as
+// planned; streams.html, ranks that compute while their communication streams talk; narrow.html, blocks of
+// one float beside large ones. For the test in the browser.
 #include <fmt/format.h>
 
 #include <nlohmann/json.hpp>
@@ -79,6 +79,19 @@ Trace streams() {
   return trace;
 }
 
+/// A ring of two ranks that counts its chunks wrongly.
+Trace narrow() {
+  Trace trace(2);
+  for (int rank = 0; rank < 2; ++rank) {
+    const int other = 1 - rank;
+    trace.add(rank, 0, "send", 0, 1, "", other, 1, 5 + rank);
+    trace.add(rank, 0, "recv", 0, 1, "", other, 1, -1);
+    trace.add(rank, 0, "send", 1, 2, "", other, 30, 7);
+    trace.add(rank, 0, "recv", 1, 2, "", other, 30, 7);
+  }
+  return trace;
+}
+
 void write(const lab::Desk& desk, const std::string& name, const std::string& plan, const Trace& trace) {
   lab::Lesson lesson;
   lesson.number = 99;
@@ -96,5 +109,6 @@ int main(int argc, char** argv) {
   const lab::Desk desk{lab::read_course(LOCKSTEP_TREE), argv[1], {}};
   write(desk, "pipeline", kPipeline, pipeline());
   write(desk, "streams", "", streams());
+  write(desk, "narrow", "", narrow());
   return 0;
 }

@@ -13,11 +13,13 @@ const tree = join(dirname(fileURLToPath(import.meta.url)), "../../..");
 const chromiumPath = execFileSync("bash", ["-c", "command -v chromium"], {encoding: "utf8"}).trim();
 
 const lab = (...words) => execFileSync(lockstep, ["lab", ...words], {cwd: work, encoding: "utf8"});
-lab("start", "9");
-copyFileSync(join(tree, "labs/09_ring_allreduce/solution.cpp"), join(work, "my_work/step09_ring_allreduce.cpp"));
-lab("check", "9");
-const told = lab("view", "9");
-assert.ok(told.startsWith("my_work/views/09_ring_allreduce.html "), told);
+for (const [number, lesson, file] of [["9", "09_ring_allreduce", "step09_ring_allreduce"], ["20", "20_onef1b", "step20_onef1b"]]) {
+  lab("start", number);
+  copyFileSync(join(tree, `labs/${lesson}/solution.cpp`), join(work, `my_work/${file}.cpp`));
+  lab("check", number);
+  const told = lab("view", number);
+  assert.ok(told.startsWith(`my_work/views/${lesson}.html `), told);
+}
 execFileSync(samples, [work]);
 const pictures = join(folder, "pictures");
 mkdirSync(pictures, {recursive: true});
@@ -152,6 +154,32 @@ await visit("pipeline: its cycles stand below the run, action by action", "pipel
   assert.deepEqual(await page.locator(".cycles td.now").allTextContents(), ["B7"]);
   assert.equal(await page.locator(".cycles td.done").count(), 63);
 });
+
+await visit("cycles: an order without messages is counted in cycles, and refutes nothing", "my_work/views/20_onef1b.html", {}, async ({page, text, count}) => {
+  assert.match(await text("verdict"), /passed/);
+  assert.equal(await text("about"), "Drawn: 4 ranks, 27 cycles. The order of the work alone: the messages follow from it.");
+  assert.equal(await text("time"), "27 cycles");
+  assert.equal(await count("messages"), 0);
+  assert.equal(await page.locator("td.bad").count(), 0);
+  assert.ok(!/\bus\b/.test(await page.locator("body").innerText()), "nothing is in microseconds");
+  assert.equal(await page.locator(".span.later").count(), 0, "nothing is faded before the first moment");
+  await page.keyboard.press("ArrowRight");
+  assert.equal(await text("moment"), "moment 1 of 25, at cycle 1");
+  assert.ok(await page.locator(".span.later").count() > 0);
+  await page.keyboard.press("Home");
+});
+
+for (const width of [400, 1000]) {
+  await visit(`narrow blocks: no words overlap at ${width} pixels`, "narrow.html", {viewport: {width, height: 800}}, async ({page}) => {
+    await page.keyboard.press("End");
+    const inside = await page.locator(".block i, .block b").evaluateAll(words => words.every(word => {
+      const style = getComputedStyle(word), box = word.getBoundingClientRect(), block = word.parentElement.getBoundingClientRect();
+      return style.visibility === "hidden" || (box.right <= block.right && (word.scrollWidth <= word.clientWidth || style.textOverflow === "ellipsis"));
+    }));
+    assert.ok(inside, "a word is wider than its block");
+    assert.equal(await page.locator(".block i + i:visible").count() < await page.locator(".block i + i").count(), true);
+  });
+}
 
 await visit("two streams: both have a row, and what overlaps is counted", "streams.html", {}, async ({page, text, count}) => {
   assert.equal(await count("rank-row"), 4);
