@@ -71,7 +71,8 @@ std::filesystem::path reset_lesson(Desk& desk, const Lesson& lesson) {
   std::filesystem::path kept;
   const auto file = desk.file(lesson);
   if (std::filesystem::exists(file)) {
-    for (int number = 1; kept.empty() || std::filesystem::exists(kept); ++number)
+    for (int number = 1; kept.empty() || std::filesystem::exists(std::filesystem::symlink_status(kept));
+         ++number)
       kept = fmt::format("{}.before-reset-{}", file.string(), number);
     writing(desk, [&] { std::filesystem::rename(file, kept); });
   }

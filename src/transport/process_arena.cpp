@@ -1,13 +1,13 @@
 #include "transport/process_arena.h"
 
 #include <pthread.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
 #include <mutex>
 #include <vector>
 
-#include "launch/cores.h"
 #include "launch/memory.h"
 #include "lockstep/error.h"
 
@@ -71,8 +71,10 @@ std::shared_ptr<Arena> process_arena(int ranks) {
 #if defined(LOCKSTEP_TSAN)
     memory_bytes /= 8;  // it keeps books on every address, which takes seconds
 #endif
-    registry().arenas.push_back(std::make_shared<Arena>(
-        arena_span_bytes(memory_bytes, ranks > 0 ? ranks : launch::usable_cores(), launch::limits())));
+    // All cores of the host: this rank may be bound to one.
+    if (ranks <= 0) ranks = static_cast<int>(sysconf(_SC_NPROCESSORS_ONLN));
+    registry().arenas.push_back(
+        std::make_shared<Arena>(arena_span_bytes(memory_bytes, ranks, launch::limits())));
     registry().newest = registry().arenas.back().get();
   }
   return registry().arenas.back();

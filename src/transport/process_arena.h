@@ -10,7 +10,7 @@ namespace lockstep::transport {
 /// The arena of this process, from which its shared jobs and its tensors take their memory; made when first
 /// asked for. After the failure of a job that used it, and in a forked child, there is another one: the old
 /// one is kept, since what lies in it may still be used.
-/// `ranks` on this host map each other's; 0: as many as there are cores.
+/// `ranks` on this host map each other's; 0: as many as the host has cores.
 std::shared_ptr<Arena> process_arena(int ranks = 0);
 
 /// Addresses of one of so many arenas on a host. Eight times the memory: freed blocks between used ones do

@@ -74,9 +74,11 @@ TEST_F(LabCommand, NeverOverwritesWithoutAsking) {
   EXPECT_EQ(refused.exit_code, 2);
   EXPECT_THAT(refused.errors, HasSubstr("--yes"));
   EXPECT_EQ(test::read_file(file()), "// mine\n");
+  std::filesystem::create_symlink("gone", file().string() + ".before-reset-1");
   EXPECT_EQ(lab({"reset", "9", "--yes"}).exit_code, 0);
   EXPECT_EQ(test::read_file(file()), test::read_file(lesson_file("starter.cpp")));
-  EXPECT_EQ(test::read_file(file().string() + ".before-reset-1"), "// mine\n");
+  EXPECT_TRUE(std::filesystem::is_symlink(file().string() + ".before-reset-1"));
+  EXPECT_EQ(test::read_file(file().string() + ".before-reset-2"), "// mine\n");
 }
 
 TEST_F(LabCommand, ShowsTheSolutionAfterPassingOrIfOneInsists) {

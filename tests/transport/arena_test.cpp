@@ -4,6 +4,7 @@
 #include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sched.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
@@ -148,6 +149,22 @@ void make_under_limit(__rlimit_resource which, size_t limit_bytes, size_t span_b
 TEST(ArenaDeathTest, NamesTheLimitOfAddressesThatItPasses) {
   EXPECT_EXIT(make_under_limit(RLIMIT_AS, size_t{2} << 30, size_t{4} << 30), testing::ExitedWithCode(7),
               "4.0 GiB of addresses; this process may have 2.0 GiB in all .ulimit -v.; hint: ");
+}
+
+/// Whether a rank that is bound to one core leaves addresses to those of the others; exits with that.
+void make_while_bound() {
+  cpu_set_t one;
+  CPU_ZERO(&one);
+  CPU_SET(sched_getcpu(), &one);
+  sched_setaffinity(0, sizeof(one), &one);
+  const rlimit limit = {.rlim_cur = size_t{8} << 30, .rlim_max = RLIM_INFINITY};
+  setrlimit(RLIMIT_AS, &limit);
+  const auto cores = static_cast<size_t>(sysconf(_SC_NPROCESSORS_ONLN));
+  std::_Exit(process_arena()->mapping().span_bytes() * cores <= limit.rlim_cur / 2 ? 7 : 1);
+}
+
+TEST(ArenaDeathTest, OfARankThatIsBoundToACoreLeavesRoomForTheOthers) {
+  EXPECT_EXIT(make_while_bound(), testing::ExitedWithCode(7), "");
 }
 #endif
 

@@ -139,7 +139,8 @@ void write_torch_file(const std::filesystem::path& file, const std::vector<Tenso
                     file.string()));
   }
   if (const int reason = launch::write_whole_file(file, archive.finish())) {
-    throw Error(fmt::format("cannot write {}: {}", file.string(), std::strerror(reason)));
+    throw Error(fmt::format("cannot write {}: {}; hint: make room, or name another file", file.string(),
+                            std::strerror(reason)));
   }
 }
 

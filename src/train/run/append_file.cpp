@@ -19,13 +19,15 @@ namespace {
 [[noreturn]] void fail(const std::filesystem::path& file, int reason) {
   const char* hint = "name a folder that you may write";
   if (reason == ENOSPC || reason == EDQUOT) hint = "its disk is full: make room there";
+  if (reason == ELOOP) hint = "it is a symbolic link: remove it";
   if (reason == EFBIG) hint = "ulimit -f bounds the size of files";
   throw Error(fmt::format("cannot write {}: {}; hint: {}", file.string(), std::strerror(reason), hint));
 }
 
 int open_alone(const std::filesystem::path& file) {
-  // A pipe in the place of a file must not make us wait.
-  const int fd = open(file.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NONBLOCK, 0644);
+  // A pipe in the place of a file must not make us wait, nor a link lead us into another file.
+  constexpr int kFlags = O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NONBLOCK | O_NOFOLLOW;
+  const int fd = open(file.c_str(), kFlags, 0644);
   if (fd < 0) fail(file, errno);
   // A file system without locks is no reason to refuse.
   if (flock(fd, LOCK_EX | LOCK_NB) == 0 || errno != EWOULDBLOCK) return fd;

@@ -103,6 +103,17 @@ TEST(AppendFile, SaysThatTheDiskIsFull) {
                                    "make room there"));
 }
 
+TEST_F(AppendedFile, IsRefusedBehindASymbolicLink) {
+  std::ofstream(folder_ / "precious") << "mine";
+  for (const std::string target : {"precious", "none"}) {
+    std::filesystem::create_symlink(target, path_);
+    EXPECT_THAT([&] { AppendFile file(path_); },
+                ThrowsMessage<Error>(HasSubstr("; hint: it is a symbolic link: remove it")));
+    std::filesystem::remove(path_);
+  }
+  EXPECT_FALSE(std::filesystem::exists(folder_ / "none"));
+}
+
 TEST_F(AppendedFile, IsRefusedWhereNoneCanBe) {
   EXPECT_THAT([&] { AppendFile file(folder_.path()); }, ThrowsMessage<Error>(HasSubstr("Is a directory")));
   EXPECT_THAT([&] { AppendFile file(folder_ / "no/file"); },
