@@ -274,6 +274,35 @@ TEST_P(Misuse, ABackwardThatOneRankSkipsIsAnErrorThatNamesRankAndCounts) {
   }
 }
 
+TEST_P(Misuse, ABackwardThatOneRankSkipsIsAnErrorAlsoOfAModelThatIsTrainedInEvalMode) {
+  const auto make_model = [] {
+    FullMLP model(kWidth, 2, 3);
+    model->eval();
+    return model;
+  };
+  for (const bool accumulates : {false, true}) {
+    for (const auto& text : skip_on_last_rank(world(), {.at = 4, .accumulates = accumulates}, make_model)) {
+      EXPECT_THAT(text, AllOf(HasSubstr(fmt::format("ddp step {}: forwards since", accumulates ? 2 : 5)),
+                              HasSubstr(fmt::format("; rank {}: 1; hint:", world() - 1))));
+    }
+  }
+}
+
+TEST_P(Misuse, AnEvaluationOfOneRankWithGradientsIsLegalInEvalMode) {
+  on_ranks(world(), [&](Communicator& comm) {
+    FullMLP model(kWidth, 2, 3);
+    DistributedDataParallel ddp(model, comm, many_buckets());
+    for (int i = 0; i < 4; ++i) {
+      ddp.forward(input_of(comm)).mean().backward();
+      if (comm.rank() != 0) continue;
+      model->eval();
+      ddp.forward(input_of(comm));
+      model->train();
+    }
+    EXPECT_EQ(ddp.logging_data().steps, 4);
+  });
+}
+
 TEST_P(Misuse, ABackwardThatOneRankSkipsIsAnErrorAlsoIfForwardExchangesSomething) {
   for (const bool has_buffers : {true, false}) {
     Skip skip;

@@ -131,7 +131,13 @@ void Reducer::before_forward(int64_t batch) {
   if (forwards_ <= 4 || forwards_ % kOften == 0) problem_of_forward_ = replica_.what_changed();
   tied_steps_.check(replica_.parameters());
   parallel::say_where([&] { return where("forward", forwards_); }, [&] { agree_on_forward(batch); });
-  if (replica_.module().is_training() && !gradients_.empty()) awaited_.push_back(forwards_);
+  if (gradients_.empty()) return;
+  constexpr size_t kMost = 4096;  // in eval mode: there may be no backward ever
+  if (replica_.module().is_training()) {
+    awaited_.push_back(forwards_);
+  } else if (awaited_in_eval_.size() < kMost) {
+    awaited_in_eval_.push_back(forwards_);
+  }
 }
 
 void Reducer::agree_on_forward(int64_t batch) {
@@ -180,11 +186,13 @@ void Reducer::watch(at::Tensor& output, int64_t batch) {
 
 bool Reducer::backward_reached(int64_t forward, int64_t batch) {
   std::erase(awaited_, forward);
+  const bool is_in_eval = std::erase(awaited_in_eval_, forward) > 0;
   const bool adds_gradients =
       gradients_.empty() || std::any_of(gradients_.begin(), gradients_.end(),
                                         [](const auto& each) { return each.hook.may_come(); });
   if (!adds_gradients) return false;
   if (is_open_ && is_abandoned_) cancel_step();
+  is_in_eval_ = is_in_eval_ || is_in_eval;
   if (std::find(counted_.begin(), counted_.end(), forward) == counted_.end()) {
     counted_.push_back(forward);
     knows_batch_ = knows_batch_ && batch >= 0;

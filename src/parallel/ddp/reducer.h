@@ -111,6 +111,8 @@ class Reducer : public std::enable_shared_from_this<Reducer> {
   void complain(const std::string& problem);
   /// How errors that come from other ranks begin.
   std::string where(const char* what, int64_t number) const;
+  /// Forwards that should have had a backward by the end of this step.
+  size_t skipped() const { return awaited_.size() + (is_in_eval_ ? awaited_in_eval_.size() : 0); }
   const NamedParameter& parameter_of(const Gradient& gradient) const {
     return replica_.parameters()[gradient.parameter];
   }
@@ -132,12 +134,15 @@ class Reducer : public std::enable_shared_from_this<Reducer> {
 
   /// Forwards in training mode since the last step that no backward has reached. Ranks compare how many.
   std::vector<int64_t> awaited_;
+  /// Those in eval mode. They count in a step whose own forward is one of them: such a model is trained.
+  std::vector<int64_t> awaited_in_eval_;
   std::vector<size_t> early_;       ///< Gradients that came before backward reached an output.
   std::string problem_of_forward_;  ///< Told at the next step, so that all ranks throw.
 
   bool is_open_ = false;
   bool is_abandoned_ = false;  ///< Its backward threw.
   size_t sent_ = 0;            ///< Buckets of the open step.
+  bool is_in_eval_ = false;    ///< Its backward reached a forward in eval mode.
   bool is_stray_ = false;      ///< Its backward reached no output: all gradients that are there are averaged.
   bool is_shadow_ = false;     ///< This rank has no inputs in the open step.
   int64_t batch_ = 0;          ///< Samples since the last step.

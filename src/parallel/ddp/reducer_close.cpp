@@ -88,6 +88,8 @@ void Reducer::close_step() {
       self.counted_.clear();
       // A backward that reached no output may not be the last one of its forward.
       self.awaited_.erase(self.awaited_.begin(), self.awaited_.end() - (self.is_stray_ ? 1 : 0));
+      self.awaited_in_eval_.clear();
+      self.is_in_eval_ = false;
       self.is_stray_ = false;
       for (auto& bucket : self.buckets_) {
         try {
@@ -129,13 +131,13 @@ void Reducer::agree() {
   const bool tells_batch =
       options_.unequal_batches == UnequalBatches::kRefuse && knows_batch_ && !counted_.empty() && !is_shadow_;
   // In a join ranks may differ in that.
-  const int64_t skipped = join_.is_on() ? 0 : static_cast<int64_t>(2 * awaited_.size() + (is_stray_ ? 1 : 0));
+  const int64_t lost = join_.is_on() ? 0 : static_cast<int64_t>(2 * skipped() + (is_stray_ ? 1 : 0));
   std::vector<int64_t> said = {problem_.empty() ? 0 : 1,
                                lacks && !is_shadow_ ? 1 : 0,
                                tells_batch ? batch_ : kNoBatch,
                                tells_batch ? -batch_ : kNoBatch,
-                               skipped,
-                               -skipped};
+                               lost,
+                               -lost};
   comm_.all_reduce(said, ReduceOp::kMax);
   if (said[0] != 0) {
     const std::string text =
@@ -145,13 +147,13 @@ void Reducer::agree() {
   }
   if (said[4] != -said[5]) {
     const auto texts = gather_texts(
-        comm_, fmt::format("{}{}", awaited_.size(), is_stray_ ? " (and a backward past all outputs)" : ""));
+        comm_, fmt::format("{}{}", skipped(), is_stray_ ? " (and a backward past all outputs)" : ""));
     all_threw_ = true;
-    throw UsageError(
-        fmt::format("ddp step {}: forwards in training mode since the last step without a backward: {}; "
-                    "hint: skip a backward on all ranks or on none, else batches no longer match; evaluate "
-                    "in eval mode or under no_grad",
-                    log_.steps + 1, summary_of(texts)));
+    throw UsageError(fmt::format(
+        "ddp step {}: forwards{} since the last step without a backward: {}; hint: skip a backward on "
+        "all ranks or on none, else batches no longer match; evaluate {}under no_grad",
+        log_.steps + 1, is_in_eval_ ? "" : " in training mode", summary_of(texts),
+        is_in_eval_ ? "" : "in eval mode or "));
   }
   if (said[2] != kNoBatch && said[2] != -said[3]) {
     all_threw_ = true;

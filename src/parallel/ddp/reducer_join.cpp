@@ -34,6 +34,7 @@ void Reducer::join(const std::function<void()>& loop, const JoinOptions& options
       for (const auto* norm : norms) norm->group_->before_call = nullptr;
       self.sends_late_ = false;
       self.awaited_.clear();
+      self.awaited_in_eval_.clear();
       self.join_.end();
     }
   } end{*this};

@@ -107,7 +107,8 @@ int64_t batch_of(const First& first, const Rest&... rest) {
 /// All ranks must construct it, and backpropagate, equally often. At each synchronised backward they compare
 /// how many forwards in training mode (with gradients enabled) had none since the last one: a rank that
 /// skipped a backward is an error on all ranks that names it, for its batch i+1 would be averaged with the
-/// others' batch i. So evaluate in eval mode or under no_grad, or on all ranks. Not noticed: a rank that
+/// others' batch i. So evaluate in eval mode or under no_grad, or on all ranks. (Forwards in eval mode
+/// count in a step that backpropagates one of them.) Not noticed: a rank that
 /// leaves out a batch before its forward; at the end of the loop the others wait for it. A backward that
 /// threw on one rank, after it had reached the model, is over for the others when that rank calls forward
 /// next or goes: they throw, and all can go on. Not thread-safe.
