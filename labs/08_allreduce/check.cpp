@@ -2,63 +2,203 @@
 
 #include <fmt/format.h>
 
-#include <cmath>
-
-#include "lab/sums.h"
+#include "08_allreduce/cases.h"
+#include "lab/calls.h"
+#include "lab/collectives.h"
 
 namespace lab::naive {
 
 namespace {
 
-size_t index(int rank) {
-  return static_cast<size_t>(rank);
+constexpr double kAlpha = 5, kBeta = 0.01;  // us, us per byte
+
+std::vector<Case> cases_of(const Checker& checker, const std::vector<int>& worlds) {
+  std::vector<Case> all;
+  for (const int world : worlds) {
+    const auto salt = 10 * static_cast<uint64_t>(world);
+    all.push_back({world, 12});
+    all.push_back({world, 1, true});
+    all.push_back({world, 0});
+    all.push_back({world, 1000});
+    all.push_back({world, static_cast<size_t>(checker.draw_between(salt, 13, 999)), true});
+  }
+  return all;
 }
 
-int64_t all_messages(const Report& report) {
-  int64_t sum = 0;
-  for (int r = 0; r < static_cast<int>(report.bytes.size()); ++r) sum += report.sent_messages(r);
-  return sum;
+/// Above 8 ranks, above 4096 floats, and more than 16 bits can count.
+std::vector<Case> fresh_cases(const Checker& checker) {
+  auto all = cases_of(checker, checker.fresh_worlds(2, 9, 33));
+  const auto drawn = [&](uint64_t salt, int64_t low, int64_t high) {
+    return static_cast<size_t>(checker.draw_between(10'000 + salt, low, high));
+  };
+  all.push_back({checker.worlds({static_cast<int>(drawn(1, 4, 11))})[0], drawn(2, 4097, 9999)});
+  all.push_back({checker.worlds({3})[0], drawn(3, 65'537, 70'000)});
+  return all;
 }
 
-void check_sums(const Seam& seam, Checker& checker) {
-  for (const int world : checker.worlds({1, 2, 3, 4, 5, 8})) {
-    for (const size_t count : {size_t{12}, size_t{1}, size_t{1000}, size_t{0}}) {
-      auto buffers = CountedBuffers::make(world, count);
-      auto report = checker.run({.world = world, .rendezvous = count == 1}, [&](Rank& rank) {
-        rank.watch(buffers.of(rank.rank()));
-        seam.naive_all_reduce(rank, buffers.of(rank.rank()));
-      });
-      const auto messages = all_messages(report);
-      const auto from_root = report.bytes[0];
-      if (count == 12 && (world == 4 || checker.result().shown_world == 0)) checker.show(std::move(report));
-      const auto wrong = buffers.first_wrong();
-      if (!wrong) continue;
-      if (messages == 0) {
-        checker.fail("nothing added", wrong->text(),
-                     "No rank sent a message: the buffers are as they were. Let all ranks send theirs to "
-                     "rank 0.");
-      }
-      if (wrong->rank != 0 && from_root[index(wrong->rank)] > 0 && !wrong->is_untouched()) {
-        checker.fail(
-            "sent back too soon", wrong->text() + "; rank 0 has the sum",
-            "Rank 0 sent before it had everybody's contribution. First a loop that receives and adds, "
-            "and after it a loop that sends.");
-      }
-      if (wrong->rank != 0) {
-        checker.fail("only the root knows", wrong->text() + "; rank 0 has the sum",
-                     "The sum must be on every rank: rank 0 has to send it back, and the others must receive "
-                     "it into their own data.");
-      }
-      if (wrong->has_repeats()) {
-        checker.fail("counted twice", wrong->text(),
-                     "Rank 0 has its own contribution already: add what comes from the others, each once.");
-      }
-      checker.fail("wrong sum", wrong->text(),
-                   "Rank 0 must receive from every other rank, and add each buffer before the next one "
-                   "arrives in its place.");
+Left run_case(const Checker& checker, const Case& one, const std::vector<GuardedFloats>& rows,
+              Function* function) {
+  forbid_collectives();
+  Left left = {{}, rows};
+  const WorldOptions options = {.world = one.world,
+                                .seed = checker.seed(),
+                                .rendezvous = one.rendezvous,
+                                .latency_us = kAlpha,
+                                .us_per_byte = kBeta,
+                                .keep_events = one.count == 12 && one.world <= 8};
+  left.report = run_world(options, [&](Rank& rank) {
+    const auto data = left.rows[index(rank.rank())].floats();
+    rank.watch(data);
+    function(rank, data);
+  });
+  return left;
+}
+
+/// Both functions: memory, and that something was sent at all.
+std::optional<Failure> judge_basics(const std::string& name, const Case& one, const Left& left) {
+  const auto what = described(name, one);
+  for (int r = 0; r < one.world; ++r) {
+    if (const auto damage = left.rows[index(r)].damage(); !damage.empty()) {
+      return Failure{
+          "wrote outside", fmt::format("{}: rank {} wrote {}", what, r, damage),
+          "Memory beyond the buffer belongs to somebody else. Compare your indices with data.size()."};
     }
   }
-  checker.proved("every rank holds every contribution once, for 1 to 8 ranks and empty buffers too");
+  int64_t messages = 0;
+  for (int r = 0; r < one.world; ++r) messages += left.report.sent_messages(r);
+  if (one.world > 1 && one.count > 0 && messages == 0) {
+    return Failure{"nothing added", what + ": no rank sent a message",
+                   "The buffers are as they were. Let all ranks send theirs to rank 0."};
+  }
+  return std::nullopt;
+}
+
+/// S bytes from each to rank 0 in one message, S back, nothing else, and no time lost.
+std::optional<Failure> judge_links(const std::string& name, const Case& one, const Report& report) {
+  const auto what = described(name, one);
+  const auto S = static_cast<int64_t>(one.count * sizeof(float));
+  int64_t total = 0;
+  bool is_everybody = one.world > 2 && S > 0;
+  for (int from = 0; from < one.world; ++from) {
+    total += report.sent_bytes(from);
+    for (int to = 0; to < one.world; ++to)
+      is_everybody &= from == to || report.bytes[index(from)][index(to)] > 0;
+  }
+  if (is_everybody) {
+    return Failure{
+        "everybody to everybody",
+        fmt::format("{}: every rank sent to every other one, {} bytes in all; through rank 0 it is "
+                    "2(P-1) S = {}",
+                    what, total, 2 * (one.world - 1) * S),
+        "That is the all-reduce that really is O(P^2): P(P-1) messages of the whole buffer. Let rank 0 "
+        "add, once, for all."};
+  }
+  const auto link = [&](int from, int to) {
+    return fmt::format("{}: rank {} sent rank {} {} in {}", what, from, to,
+                       counted(report.bytes[index(from)][index(to)], "byte"),
+                       counted(report.messages[index(from)][index(to)], "message"));
+  };
+  for (int from = 1; from < one.world; ++from) {
+    for (int to = 1; to < one.world; ++to) {
+      if (report.messages[index(from)][index(to)] == 0) continue;
+      return Failure{
+          "another way", link(from, to),
+          "There are better ways than through rank 0, and you will write them in lessons 9 and 10. Here "
+          "everything goes through rank 0."};
+    }
+  }
+  for (int r = 1; r < one.world; ++r) {
+    for (const auto& [from, to] : {std::pair(r, 0), std::pair(0, r)}) {
+      if (report.bytes[index(from)][index(to)] != S) {
+        return Failure{"wrong bytes", fmt::format("{}, expected S = {}", link(from, to), counted(S, "byte")),
+                       "Each buffer goes to rank 0 once, and the sum comes back once."};
+      }
+      if (report.messages[index(from)][index(to)] > 1) {
+        return Failure{"too many messages", link(from, to) + ", expected one message",
+                       "Each buffer goes in one message: every message costs alpha."};
+      }
+    }
+  }
+  const double expected = 2 * (one.world - 1) * (kAlpha + static_cast<double>(S) * kBeta);
+  if (S > 0 && report.time_us > expected * (1 + 1e-6)) {
+    return Failure{
+        "time wasted",
+        fmt::format("{}: took {:.3f} us on the virtual clock; P - 1 messages in and P - 1 out at rank 0 "
+                    "take {:.3f} us",
+                    what, report.time_us, expected),
+        "Rank 0 should have nothing to wait for but its own port: all others send at once."};
+  }
+  return std::nullopt;
+}
+
+/// The sum on rank 0 is wrong.
+Failure wrong_at_root(const CountedBuffers& buffers, const WrongElement& wrong, const std::string& what) {
+  const auto counts = wrong.counts;
+  bool others_have_it = wrong.world > 1;
+  for (int r = 1; r < wrong.world; ++r) others_have_it &= !buffers.first_wrong_of(r);
+  if (others_have_it)
+    return {"root left out", what + "; the other ranks have the sum",
+            "Rank 0 must end with the sum in its own data, too."};
+  if (const auto operation = buffers.other_operation(0); !operation.empty()) {
+    return {operation + " instead of sum", fmt::format("{}: every element is the {}", what, operation),
+            "An all-reduce adds: data[i] += arrived[i], and nothing else."};
+  }
+  if (wrong.element > 0) {
+    return {"tail left out", what + "; elements before it are right",
+            "Every element is sent, and every element is added: from 0 to data.size() - 1."};
+  }
+  if (wrong.has_repeats()) {
+    return {"counted twice", what,
+            "Rank 0 has its own contribution already: add what comes from the others, each once."};
+  }
+  if (!counts.empty() && counts[0] == 0) {
+    return {"own contribution lost", what,
+            "recv writes over what was there. Rank 0 needs a vector of its own for what arrives, and adds it "
+            "to data."};
+  }
+  return {"wrong sum", what,
+          "Rank 0 must receive from every other rank, and add each buffer before the next one arrives in its "
+          "place."};
+}
+
+/// Rank 0 has the sum, another rank does not.
+Failure wrong_at_other(const WrongElement& wrong, const std::string& what, const Report& report) {
+  if (report.messages[0][index(wrong.rank)] == 0) {
+    return {"only the root knows", what + "; rank 0 has the sum",
+            "The sum must be on every rank: rank 0 has to send it back, and the others must receive it into "
+            "their own "
+            "data."};
+  }
+  if (wrong.element > 0) {
+    return {"tail left out", what + "; elements before it are right",
+            "All of data is sent back, and received as it is."};
+  }
+  if (wrong.is_untouched()) {
+    return {"not received into data", what + ", although rank 0 sent to it",
+            "What comes back must land in data: recv(data, 0), or copy it there. Or did rank 0 send back "
+            "what this rank had sent?"};
+  }
+  if (wrong.has_repeats()) {
+    return {"counted twice", what + "; rank 0 has the sum",
+            "What comes back from rank 0 is complete: it replaces what a rank has, and is not added to it."};
+  }
+  return {"sent back too soon", what + "; rank 0 has the sum",
+          "Rank 0 sent before it had everybody's contribution. First a loop that receives and adds, and "
+          "after it a "
+          "loop that sends."};
+}
+
+std::optional<Failure> judge_sum(const Case& one, const Left& left) {
+  if (!left.report.problem.empty()) return std::nullopt;
+  const std::string name = "naive_all_reduce";
+  if (auto failure = judge_basics(name, one, left)) return failure;
+  const CountedBuffers buffers{left.rows};
+  if (const auto wrong = buffers.first_wrong()) {
+    const auto what = fmt::format("{}: {}", described(name, one), wrong->text());
+    return wrong->rank == 0 ? wrong_at_root(buffers, *wrong, what)
+                            : wrong_at_other(*wrong, what, left.report);
+  }
+  return judge_links(name, one, left.report);
 }
 
 /// Who sent how much to whom, as lines for people.
@@ -70,170 +210,138 @@ void note_links(Checker& checker, const Report& report) {
   for (int from = 0; from < world; ++from) {
     std::string line = fmt::format("    from {} ", from);
     for (int to = 0; to < world; ++to)
-      line +=
-          from == to ? fmt::format("{:>9}", "") : fmt::format("{:>9}", report.bytes[index(from)][index(to)]);
+      line += fmt::format("{:>9}", from == to ? "" : std::to_string(report.bytes[index(from)][index(to)]));
     checker.note(line);
   }
 }
 
-/// S from each to rank 0, S back, nothing else.
-void check_links(const Seam& seam, Checker& checker) {
-  for (const int world : checker.worlds({4, 3, 5, 8, 2})) {
-    const size_t count = 1000;
-    const auto S = static_cast<int64_t>(count * sizeof(float));
-    std::vector<std::vector<float>> data(index(world), std::vector<float>(count, 1));
-    const auto report = checker.run(
-        {.world = world}, [&](Rank& rank) { seam.naive_all_reduce(rank, data[index(rank.rank())]); });
-    if (world == 4) note_links(checker, report);
-    int64_t total = 0;
-    bool is_everybody = world > 2;
-    for (int from = 0; from < world; ++from) {
-      total += report.sent_bytes(from);
-      for (int to = 0; to < world; ++to)
-        is_everybody &= from == to || report.bytes[index(from)][index(to)] > 0;
-    }
-    checker.expect(!is_everybody, "everybody to everybody",
-                   fmt::format("{} ranks of {} bytes each: every rank sent to every other one, {} bytes in "
-                               "all; through rank 0 it is 2(P-1) S = {}",
-                               world, S, total, 2 * (world - 1) * S),
-                   "That is the all-reduce that really is O(P^2): P(P-1) messages of the whole buffer. Let "
-                   "rank 0 add, once, for all.");
-    for (int from = 0; from < world; ++from) {
-      for (int to = 0; to < world; ++to) {
-        if (from == to) continue;
-        const auto bytes = report.bytes[index(from)][index(to)];
-        checker.expect(from == 0 || to == 0 || bytes == 0, "another way",
-                       fmt::format("rank {} of {} sent {} bytes to rank {}", from, world, bytes, to),
-                       "There are better ways than through rank 0, and you will write them in lessons 9 and "
-                       "10. Here everything goes through rank 0.");
-        if (from != 0 && to != 0) continue;
-        checker.expect(bytes == S, "wrong bytes",
-                       fmt::format("the link from rank {} to rank {} of {} carried {} bytes, expected S = {}",
-                                   from, to, world, bytes, S),
-                       "Each buffer goes to rank 0 once, and the sum comes back once.");
-      }
+/// An all-reduce is called in every step of a training.
+void expect_nothing_kept(Checker& checker, const std::string& name, Function* function) {
+  const Case one = {checker.worlds({3})[0], 1000};
+  const auto rows = CountedBuffers::make(one.world, one.count).rows;
+  const int64_t kept =
+      checker.in_child([&] { return kept_bytes([&] { run_case(checker, one, rows, function); }); });
+  checker.expect(kept < 8 * 1000, "memory kept",
+                 fmt::format("{}: 8 calls left {} bytes more on the heap", described(name, one), kept),
+                 "Something grows with every call: a static or global list, or memory that is never freed.");
+}
+
+void check_sums(const Seam& seam, Checker& checker) {
+  checker.in_part("naive_all_reduce");
+  Report links, shown;
+  const auto run = [&](const Case& one) {
+    return run_case(checker, one, CountedBuffers::make(one.world, one.count).rows, seam.naive_all_reduce);
+  };
+  const auto judge = [&](const Case& one, const Left& left) {
+    if (one.world == checker.worlds({4})[0] && one.count == 12) shown = left.report;
+    if (one.world == 4 && one.count == 1000) links = left.report;
+    return judge_sum(one, left);
+  };
+  judge_calls(checker, cases_of(checker, checker.worlds({1, 2, 3, 4, 5, 6, 7, 8})), run, judge);
+  if (!links.bytes.empty()) note_links(checker, links);
+  if (!shown.events.empty()) checker.show(shown);
+  checker.proved("every rank holds every contribution once, for 1 to 8 ranks and empty buffers too");
+  judge_calls(checker, fresh_cases(checker), run, judge);
+  checker.proved("the same for worlds and sizes drawn from the seed, above 8 ranks and 4096 floats");
+  expect_nothing_kept(checker, "naive_all_reduce", seam.naive_all_reduce);
+  checker.proved(
+      "each link to and from rank 0 carries S bytes in one message, every other link none, at no lost time");
+}
+
+/// Contributions with signs and fractions; their sums are exact.
+std::vector<GuardedFloats> drawn_rows(const Checker& checker, const Case& one) {
+  std::vector<GuardedFloats> rows;
+  for (int r = 0; r < one.world; ++r) {
+    auto& row = rows.emplace_back(GuardedFloats::make(one.count));
+    for (size_t i = 0; i < one.count; ++i)
+      row.floats()[i] = static_cast<float>(checker.draw_between(index(r) << 32 | i, -2000, 6000)) / 16;
+  }
+  return rows;
+}
+
+std::optional<Failure> judge_mean(const std::vector<GuardedFloats>& before, const Case& one,
+                                  const Left& left) {
+  if (!left.report.problem.empty()) return std::nullopt;
+  const std::string name = "all_reduce_mean";
+  if (auto failure = judge_basics(name, one, left)) return failure;
+  std::vector<double> sum(one.count), most(one.count);
+  for (const auto& row : before) {
+    for (size_t i = 0; i < one.count; ++i) {
+      sum[i] += static_cast<double>(row.floats()[i]);
+      most[i] += std::abs(static_cast<double>(row.floats()[i]));
     }
   }
-  checker.proved("each link to and from rank 0 carries S bytes, every other link none: 2(P-1) S in all");
+  for (int r = 0; r < one.world; ++r) {
+    const auto row = left.rows[index(r)].floats();
+    const auto is = [&](size_t i, double x) {
+      return std::abs(static_cast<double>(row[i]) - x) <= 1e-5 * most[i] / one.world;
+    };
+    // What every element of this rank is.
+    const auto all_are = [&](auto x) {
+      for (size_t i = 0; i < one.count; ++i) {
+        if (!is(i, x(i))) return false;
+      }
+      return true;
+    };
+    size_t i = 0;
+    while (i < one.count && is(i, sum[i] / one.world)) ++i;
+    if (i == one.count) continue;
+    const auto what = fmt::format("{}: rank {}, element {} is {:.6g}, expected {:.6g} / {} = {:.6g}",
+                                  described(name, one), r, i, row[i], sum[i], one.world, sum[i] / one.world);
+    if (all_are([&](size_t k) { return sum[k]; })) {
+      return Failure{
+          "not divided", what + ": that is the sum",
+          "The mean is the sum over the number of ranks, on every rank. With the sum in its place a step of "
+          "training is P times too long."};
+    }
+    if (all_are([&](size_t k) { return sum[k] / one.world / one.world; })) {
+      return Failure{
+          "divided twice", what,
+          "Somebody divided on the way, and everybody at the end. Once is enough: before the sum is sent "
+          "back, or after."};
+    }
+    const double ratio = sum[i] / static_cast<double>(row[i]);
+    if (one.count > 1 && all_are([&](size_t k) { return sum[k] / ratio; })) {
+      return Failure{"divided by another number",
+                     fmt::format("{}: every element is the sum / {:.6g}", what, ratio),
+                     "Divide by rank.world_size(), whatever it is."};
+    }
+    if (one.count > 1 && all_are([&](size_t k) { return std::trunc(sum[k] / one.world); })) {
+      return Failure{
+          "fraction lost", what,
+          "Integers were divided, or the quotient became one: static_cast<float>(rank.world_size())."};
+    }
+    if (i > 0)
+      return Failure{"tail left out", what + "; elements before it are right",
+                     "Divide every element of data."};
+    return Failure{"wrong mean", what, "All-reduce, then divide every element by world_size, on every rank."};
+  }
+  return judge_links(name, one, left.report);
 }
 
 void check_mean(const Seam& seam, Checker& checker) {
-  for (const int world : checker.worlds({1, 2, 3, 4, 5, 8})) {
-    const size_t count = 10;
-    std::vector<std::vector<float>> data(index(world));
-    std::vector<double> sum(count);
-    for (int r = 0; r < world; ++r) {
-      for (size_t i = 0; i < count; ++i) {
-        data[index(r)].push_back(static_cast<float>(world * (100 * r + static_cast<int>(i) + 1)) / 2);
-        sum[i] += static_cast<double>(data[index(r)].back());
-      }
-    }
-    checker.run({.world = world}, [&](Rank& rank) { seam.all_reduce_mean(rank, data[index(rank.rank())]); });
-    for (int r = 0; r < world; ++r) {
-      for (size_t i = 0; i < count; ++i) {
-        const auto found = static_cast<double>(data[index(r)][i]);
-        const double mean = sum[i] / world;
-        const auto is = [&](double x) { return std::abs(found - x) <= 1e-6 * std::abs(x); };
-        if (is(mean)) continue;
-        const auto what =
-            fmt::format("all_reduce_mean on {} ranks: rank {}, element {} is {}, expected {} / {} = {}",
-                        world, r, i, found, sum[i], world, mean);
-        if (is(sum[i])) {
-          checker.fail("not divided", what + ": that is the sum",
-                       "The mean is the sum over the number of ranks. With the sum in its place a step of "
-                       "training is P times too long.");
-        }
-        if (is(mean / world)) {
-          checker.fail(
-              "divided twice", what,
-              "Somebody divided on the way, and everybody at the end. Once is enough: before the sum is sent "
-              "back, or after.");
-        }
-        checker.fail("wrong mean", what,
-                     "All-reduce, then divide every element by world_size, on every rank.");
-      }
-    }
-  }
-  checker.proved("all_reduce_mean: every rank holds the mean");
-}
-
-void check_formula(const Seam& seam, Checker& checker) {
-  const std::vector<std::pair<double, double>> networks = {{5, 0.01}, {100, 0.001}, {0.5, 2}};
-  for (const int world : checker.worlds({3, 4, 5, 8, 2, 1})) {  // on 2 ranks wrong formulas agree
-    for (const size_t count :
-         {size_t{256}, size_t{1}, 100 + static_cast<size_t>(checker.draw(index(world)) % 1000)}) {
-      for (const auto& [alpha, beta] : networks) {
-        std::vector<std::vector<float>> data(index(world), std::vector<float>(count, 1));
-        const auto report =
-            checker.run({.world = world, .latency_us = alpha, .us_per_byte = beta, .keep_events = false},
-                        [&](Rank& rank) { seam.naive_all_reduce(rank, data[index(rank.rank())]); });
-        const auto S = static_cast<int64_t>(count * sizeof(float));
-        const auto bytes = static_cast<double>(S);
-        const double expected = 2 * (world - 1) * (alpha + bytes * beta);
-        const auto same = [](double a, double b) {
-          return std::abs(a - b) <= 1e-9 * std::max(std::abs(a), std::abs(b));
-        };
-        checker.expect(
-            same(report.time_us, expected), "time wasted",
-            fmt::format("naive_all_reduce of {} bytes on {} ranks took {:.3f} us on the virtual clock; "
-                        "P - 1 messages in and P - 1 out at rank 0 take {:.3f} us",
-                        S, world, report.time_us, expected),
-            "Rank 0 should have nothing to wait for but its own port: all others send at once.");
-        const double told = seam.naive_all_reduce_us(world, S, alpha, beta);
-        if (count == 256 && alpha == 5 && world > 1) {
-          checker.note(fmt::format(
-              "{} ranks, 1 KiB, alpha 5 us, beta 0.01 us/byte: clock {:.2f} us, your formula {:.2f} us",
-              world, report.time_us, told));
-        }
-        if (same(told, expected)) continue;
-        const auto what = fmt::format(
-            "{} ranks, {} bytes, alpha {} us, beta {} us/byte: the clock says {:.3f} us, "
-            "naive_all_reduce_us {:.3f} us",
-            world, S, alpha, beta, report.time_us, told);
-        if (same(told, expected / 2)) {
-          checker.fail("way back forgotten", what,
-                       "That is half of it: the buffers' way to rank 0. The sum has to come back.");
-        }
-        if (same(told, 2 * (world - 1) * (alpha + bytes / world * beta))) {
-          checker.fail(
-              "formula of a ring", what,
-              "S / P bytes in a message is what a ring sends. Here every message is the whole buffer, and "
-              "all of them pass the port of rank 0.");
-        }
-        if (same(told, 2 * (world - 1) * bytes * beta)) {
-          checker.fail("latency forgotten", what, "Every message costs alpha, however short it is.");
-        }
-        if (same(told, 2 * (alpha + bytes * beta))) {
-          checker.fail(
-              "one port forgotten", what,
-              "The messages to rank 0 do not arrive at the same time: its port takes one after the other, "
-              "P - 1 of them, and sends one after the other.");
-        }
-        if (same(told, 2 * (world - 1) * alpha + bytes * beta) ||
-            same(told, 2 * (world - 1) * alpha + 2 * bytes * beta)) {
-          checker.fail(
-              "one port forgotten", what,
-              "You count the latency of all messages, but not all bytes: each of the 2(P - 1) messages "
-              "is the whole buffer, and all of them pass the port of rank 0.");
-        }
-        if (same(told, 2 * world * (alpha + bytes * beta))) {
-          checker.fail("root counted too", what, "Rank 0 sends nothing to itself: P - 1 messages each way.");
-        }
-        checker.fail(
-            "wrong formula", what,
-            "Count the messages that pass the port of rank 0, one after the other, and multiply by what one "
-            "of them takes.");
-      }
-    }
-  }
-  checker.proved("your formula is what the virtual clock says, for 1 to 8 ranks on three networks");
+  checker.in_part("all_reduce_mean");
+  const auto run = [&](const Case& one) {
+    return run_case(checker, one, drawn_rows(checker, one), seam.all_reduce_mean);
+  };
+  const auto judge = [&](const Case& one, const Left& left) {
+    return judge_mean(drawn_rows(checker, one), one, left);
+  };
+  judge_calls(checker, cases_of(checker, checker.worlds({3, 4, 5, 6, 7, 8, 2, 1})), run, judge);
+  judge_calls(checker, fresh_cases(checker), run, judge);
+  expect_nothing_kept(checker, "all_reduce_mean", seam.all_reduce_mean);
+  checker.proved("all_reduce_mean: every rank holds the mean, for the same bytes and time");
 }
 
 }  // namespace
 
+std::string described(const std::string& name, const Case& one) {
+  return fmt::format("{} of {} on {}", name, counted(static_cast<int64_t>(one.count), "float"),
+                     counted(one.world, "rank"));
+}
+
 void check(const Seam& seam, Checker& checker) {
   check_sums(seam, checker);
-  check_links(seam, checker);
   check_mean(seam, checker);
   check_formula(seam, checker);
 }

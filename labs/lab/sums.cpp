@@ -15,7 +15,8 @@ namespace {
 
 constexpr int kCountedWorld = 8;
 
-const float kCanary = std::bit_cast<float>(0x7fc0cafe);  // a NaN that no sum gives
+// Fills margins. Not a NaN, which stays what it is when something is added to it, and not whole.
+const float kCanary = std::bit_cast<float>(0x3f9dcafe);
 
 bool is_canary(float value) {
   return std::bit_cast<uint32_t>(value) == std::bit_cast<uint32_t>(kCanary);
