@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <bit>
+#include <cmath>
 #include <cstring>
 
 #include "lab/collectives.h"
@@ -67,6 +68,19 @@ void expect_sums(Checker& checker, int world, const Case& one) {
                  fmt::format("No rank of {} sent a message: the buffers are as they were. Begin with the "
                              "halving, for a world that is a power of two.",
                              world));
+  }
+  if (std::isnan(wrong->found)) {
+    checker.fail(
+        "read too early", wrong->text(),
+        "Memory that a message is to be received into holds NaNs until wait() has returned. Where do you "
+        "read it before that?");
+  }
+  if (const auto operation = one.buffers.other_operation(wrong->rank); !operation.empty()) {
+    checker.fail(
+        operation + " instead of the sum", wrong->text(),
+        fmt::format("Every element holds the {} of all contributions. Add them, and nothing else: no "
+                    "division, no comparison.",
+                    operation));
   }
   if (is_extra) checker.fail("not a power of two", wrong->text(), extras(world));
   if (wrong->has_repeats()) {
@@ -171,6 +185,7 @@ void check_cost(const Seam& seam, Checker& checker) {
   for (const int world : checker.fresh_worlds(2, 9, 40)) {
     const auto salt = 50 + static_cast<uint64_t>(world);
     check_cost_of(seam, checker, world, static_cast<size_t>(checker.draw_between(salt, 2 * world, 499)));
+    check_cost_of(seam, checker, world, static_cast<size_t>(checker.draw_between(salt + 2, 2, 2 * world)));
     check_cost_of(seam, checker, world, static_cast<size_t>(checker.draw_between(salt + 1, 4097, 9999)));
   }
   checker.proved("2 log2 P rounds and 2(P-1)/P S bytes a rank; two rounds more if P is not a power of two");
@@ -198,6 +213,7 @@ void check_bits(const Seam& seam, Checker& checker) {
         row.push_back(static_cast<float>(checker.draw(i * 64 + index(r)) >> 40) / 1e3F);
     }
     const auto data = run(seam, checker, {.world = world}, values).data;
+    expect_exact(checker, values.data, data[0]);
     for (int r = 1; r < world; ++r) {
       for (size_t i = 0; i < data[0].size(); ++i) {
         const float first = data[0][i], other = data[index(r)][i];

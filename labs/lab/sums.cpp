@@ -6,8 +6,10 @@
 #include <bit>
 #include <cmath>
 #include <cstdint>
+
 #include <functional>
 #include <numeric>
+#include "lab/checker.h"
 
 namespace lab {
 
@@ -173,6 +175,23 @@ std::string CountedBuffers::damage() const {
     if (const auto text = rows[r].damage(); !text.empty()) return fmt::format("rank {} wrote {}", r, text);
   }
   return "";
+}
+
+void expect_exact(Checker& checker, const std::vector<std::vector<float>>& rows,
+                  const std::vector<float>& found) {
+  for (size_t i = 0; i < found.size(); ++i) {
+    double expected = 0, size = 0;
+    for (const auto& row : rows) {
+      expected += static_cast<double>(row[i]);
+      size += std::abs(static_cast<double>(row[i]));
+    }
+    checker.expect(
+        std::abs(static_cast<double>(found[i]) - expected) <= 1e-6 * size * static_cast<double>(rows.size()),
+        "inexact sum",
+        fmt::format("{} ranks, element {}: the sum is {:.9g}, expected {:.9g}", rows.size(), i, found[i],
+                    expected),
+        "More is lost than floats round. Does a value pass through an int or a half?");
+  }
 }
 
 }  // namespace lab

@@ -58,4 +58,9 @@ struct CountedBuffers {
   std::string damage() const;
 };
 
+class Checker;
+/// Fails as `inexact sum` if `found` is not the sum of the rows to within what floats round.
+void expect_exact(Checker& checker, const std::vector<std::vector<float>>& rows,
+                  const std::vector<float>& found);
+
 }  // namespace lab
