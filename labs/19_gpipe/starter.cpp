@@ -5,8 +5,8 @@
 //
 // What you have: batch.size(), batch.subspan(begin, size);
 //                Action{ActionKind::kForward, stage, m} and Action{ActionKind::kBackward, stage, m}, the
-//                actions of the library's own plans (lockstep/plan/pipeline.h). Its functions are not yours to
-//                call here.
+//                actions of the library's own plans (lockstep/plan/pipeline.h). Its functions are not yours
+//                to call here.
 // The lesson:    lockstep lab read 19
 // A hint:        lockstep lab hint 19
 // Your verdict:  lockstep lab check 19

@@ -7,6 +7,7 @@ namespace lockstep::transport {
 namespace {
 
 constexpr std::chrono::nanoseconds kLookOnce{0};
+constexpr int64_t kMostIdleMs = 365LL * 24 * 3600 * 1000;  // what a peer says beyond that is not believed
 
 }  // namespace
 
@@ -81,8 +82,8 @@ void CallBoard::receive(int peer) {
     if (note.question != 0) seat.to_answer = note.question;
     if (note.answer != 0 && note.answer == seat.asked) {
       // It was given after the question, nobody knows how long: this is the earliest.
-      seat.moved =
-          std::max(seat.moved, seat.asked_at - std::chrono::milliseconds(std::max<int64_t>(0, note.idle_ms)));
+      const auto idle = std::chrono::milliseconds(std::clamp<int64_t>(note.idle_ms, 0, kMostIdleMs));
+      seat.moved = std::max(seat.moved, seat.asked_at - idle);
       seat.is_answered = true;
     }
     post();

@@ -79,8 +79,8 @@ Mapping Mapping::create(size_t span_bytes) {
   if (const auto limit = launch::limits().file_bytes; limit && *limit < span_bytes) {
     throw Error(
         fmt::format("shared memory: one rank's part counts as a file of {:.1f} MiB; this process may write "
-                    "files of {:.1f} MiB (ulimit -f); hint: ulimit -f unlimited, which costs no disk",
-                    mebibytes(span_bytes), mebibytes(*limit)));
+                    "files of {} KiB (ulimit -f); hint: ulimit -f unlimited, which costs no disk",
+                    mebibytes(span_bytes), *limit >> 10));
   }
   if (ftruncate(descriptor.get(), static_cast<off_t>(span_bytes)) != 0) refuse("ftruncate");
   if (fcntl(descriptor.get(), F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) != 0) {

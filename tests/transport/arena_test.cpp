@@ -170,7 +170,7 @@ TEST(ArenaDeathTest, OfARankThatIsBoundToACoreLeavesRoomForTheOthers) {
 
 TEST(ArenaDeathTest, NamesTheLimitOfFilesThatItPasses) {
   EXPECT_EXIT(make_under_limit(RLIMIT_FSIZE, size_t{100} << 10, kSpan), testing::ExitedWithCode(7),
-              "a file of 256.0 MiB; this process may write files of 0.1 MiB .ulimit -f.; hint: ");
+              "a file of 256.0 MiB; this process may write files of 100 KiB .ulimit -f.; hint: ");
 }
 
 TEST(ArenaSpan, LeavesRoomBetweenUsedBlocks) {
