@@ -12,12 +12,28 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <fstream>
 #include <map>
+#include <new>
 #include <set>
 
 namespace lab {
 
 namespace {
+
+/// What a child may allocate: a list that grows for ever is refused before it takes all of the machine's
+/// memory.
+constexpr rlim_t kMostBytes = rlim_t{4} << 30;
+
+void limit_memory() {
+  if (dlsym(RTLD_DEFAULT, "__sanitizer_print_stack_trace") != nullptr) return;  // sanitizers reserve far more
+  std::ifstream statm("/proc/self/statm");  // in pages: size, resident, shared, text, 0, data
+  rlim_t pages = 0;
+  for (int field = 0; field < 6; ++field) statm >> pages;
+  const rlim_t most = pages * static_cast<rlim_t>(sysconf(_SC_PAGESIZE)) + kMostBytes;
+  const rlimit limit = {.rlim_cur = most, .rlim_max = most};
+  setrlimit(RLIMIT_DATA, &limit);
+}
 
 /// Unwinds a check that has failed.
 struct CheckFailed {};
@@ -185,11 +201,21 @@ std::string Checker::run_in_child(const std::function<std::string()>& body) {
     const auto seconds = static_cast<rlim_t>(options_.cpu_s);
     const rlimit limit = {.rlim_cur = seconds, .rlim_max = seconds + 1};
     setrlimit(RLIMIT_CPU, &limit);
+    limit_memory();
     dup2(errors_file.fd(), STDERR_FILENO);
     Outcome outcome;
     try {
       outcome.data = body();
     } catch (const CheckFailed&) {
+    } catch (const std::bad_alloc&) {
+      result_.has_failed = true;
+      result_.failure = {
+          "out of memory",
+          fmt::format("{}your code asked for more than the {} GiB that a check may use",
+                      part_.empty() ? "" : part_ + ": ", kMostBytes >> 30),
+          "A list that grows in a loop that never ends, or a size that was computed below zero: "
+          "as an unsigned number that is a huge one.",
+          world_, options_.seed};
     } catch (...) {
       result_.has_failed = true;
       result_.failure = {"exception",

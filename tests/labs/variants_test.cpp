@@ -47,5 +47,18 @@ TEST(Lessons, HaveTwoToFiveMutantsEach) {
   }
 }
 
+// Here, since the sanitizers' memory is not limited.
+TEST(Checker, NamesAnAllocationBeyondItsMemory) {
+  const auto result = run_check(
+      [](Checker& checker) {
+        checker.in_part("grow");
+        checker.in_child([] { return std::vector<char>(size_t{5} << 30).size(); });
+        checker.proved("it fits");
+      },
+      {});
+  EXPECT_EQ(result.failure.name, "out of memory");
+  EXPECT_THAT(result.failure.what, testing::HasSubstr("grow: your code asked for more than the 4 GiB"));
+}
+
 }  // namespace
 }  // namespace lab
