@@ -39,7 +39,7 @@ std::vector<Case> long_cases(const Checker& checker) {
     return checker.draw_between(20'000 + salt, low, high);
   };
   std::vector<Case> all;
-  for (const int world : checker.worlds({2, static_cast<int>(drawn(1, 3, 7))})) {
+  for (const int world : checker.worlds({2, static_cast<int>(drawn(1, 4, 7))})) {
     const auto root = static_cast<int>(drawn(2, 0, world - 1));
     all.push_back({world, root, static_cast<size_t>(drawn(3, 4097, 9999))});
   }

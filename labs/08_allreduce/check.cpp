@@ -25,7 +25,7 @@ std::vector<Case> cases_of(const Checker& checker, const std::vector<int>& world
   return all;
 }
 
-/// Above 8 ranks, above 4096 floats, and more than 16 bits can count.
+/// Above 8 ranks, above 4096 floats, more floats than 16 bits can count and more ranks than 7 bits can.
 std::vector<Case> fresh_cases(const Checker& checker) {
   auto all = cases_of(checker, checker.fresh_worlds(2, 9, 33));
   const auto drawn = [&](uint64_t salt, int64_t low, int64_t high) {
@@ -33,6 +33,7 @@ std::vector<Case> fresh_cases(const Checker& checker) {
   };
   all.push_back({checker.worlds({static_cast<int>(drawn(1, 4, 11))})[0], drawn(2, 4097, 9999)});
   all.push_back({checker.worlds({3})[0], drawn(3, 65'537, 70'000)});
+  all.push_back({checker.worlds({static_cast<int>(drawn(4, 129, 150))})[0], drawn(5, 1, 9)});
   return all;
 }
 
@@ -333,6 +334,46 @@ void check_mean(const Seam& seam, Checker& checker) {
   checker.proved("all_reduce_mean: every rank holds the mean, for the same bytes and time");
 }
 
+/// A training's calls, one after the other in one run: sum, mean, sum, each of another size.
+void check_in_a_row(const Seam& seam, Checker& checker) {
+  checker.in_part("");
+  const int world = checker.worlds({static_cast<int>(checker.draw_between(81, 3, 6))})[0];
+  checker.in_world(world);
+  Function* const functions[] = {seam.naive_all_reduce, seam.all_reduce_mean, seam.naive_all_reduce};
+  std::vector<std::vector<GuardedFloats>> before;
+  for (uint64_t k = 0; k < std::size(functions); ++k)
+    before.push_back(drawn_rows(checker, {world, static_cast<size_t>(checker.draw_between(82 + k, 2, 40))}));
+  const auto [report, after] = checker.in_child([&] {
+    forbid_collectives();
+    auto data = before;
+    auto run = run_world({.world = world, .seed = checker.seed()}, [&](Rank& rank) {
+      for (size_t k = 0; k < data.size(); ++k) functions[k](rank, data[k][index(rank.rank())].floats());
+    });
+    return std::pair(std::move(run), std::move(data));
+  });
+  const auto where = fmt::format("naive_all_reduce, all_reduce_mean and naive_all_reduce in a row on {}",
+                                 counted(world, "rank"));
+  const char* const meaning =
+      "Each call is right alone, but not after the others. Does your code keep something from one call to "
+      "the next, "
+      "such as a static buffer? Does one call receive a message of another one?";
+  checker.expect(report.problem.empty(), report.problem, where + ": " + report.what, meaning);
+  for (size_t k = 0; k < after.size(); ++k) {
+    for (size_t i = 0; i < after[k][0].floats().size(); ++i) {
+      double sum = 0;
+      for (const auto& row : before[k]) sum += static_cast<double>(row.floats()[i]);
+      const double expected = k == 1 ? sum / world : sum;
+      for (int r = 0; r < world; ++r) {
+        const auto found = static_cast<double>(after[k][index(r)].floats()[i]);
+        checker.expect(std::abs(found - expected) <= 0.01, "wrong in a row",
+                       fmt::format("{}: call {}, rank {}, element {} is {:.6g}, expected {:.6g}", where,
+                                   k + 1, r, i, found, expected),
+                       meaning);
+      }
+    }
+  }
+}
+
 }  // namespace
 
 std::string described(const std::string& name, const Case& one) {
@@ -343,6 +384,7 @@ std::string described(const std::string& name, const Case& one) {
 void check(const Seam& seam, Checker& checker) {
   check_sums(seam, checker);
   check_mean(seam, checker);
+  check_in_a_row(seam, checker);
   check_formula(seam, checker);
 }
 
