@@ -10,6 +10,7 @@
 
 #include "10_choosing/check.h"
 #include "lockstep/plan/collectives.h"
+#include "lockstep/plan/cost.h"
 #include "lockstep/plan/simulate.h"
 
 namespace lab::choosing {
@@ -56,17 +57,39 @@ std::set<std::string> fastest(const Times& times) {
   return best;
 }
 
-/// 160 cells of known worlds and networks, and 40 of drawn ones, some of them above 2 GiB.
+/// A count at which another algorithm becomes the fastest, the first or the last such, and 3% beside it.
+int64_t near_a_change(Cell cell, int64_t unit, bool is_first, bool is_below) {
+  namespace plan = lockstep::plan;
+  const plan::Network network{.between = {cell.alpha_us * 1e-6, cell.beta_us * 1e-6}, .inside = {}};
+  const auto best = [&](int64_t units) {
+    return *std::ranges::min_element(kNames, {}, [&](const char* name) {
+      return plan::formula_time(plan::Collective::kAllReduce, name, {.world = cell.world}, units * unit * 4,
+                                network)
+          .value();
+    });
+  };
+  int64_t low = 1, high = int64_t{1} << 24;
+  const auto* const wanted = best(is_first ? low : high);
+  while (high - low > 1) {
+    const int64_t middle = (low + high) / 2;
+    ((best(middle) == wanted) == is_first ? low : high) = middle;
+  }
+  return std::max<int64_t>(1, is_below ? low * 97 / 100 : high * 103 / 100) * unit;
+}
+
+/// 120 cells of known worlds and networks; 40 of drawn ones, close to where the choice changes; and 40 of
+/// drawn ones, some of them above 2 GiB.
 std::vector<Cell> cells(const Checker& checker) {
   const std::vector<int> worlds = checker.worlds({2, 3, 4, 5, 6, 7, 8, 12, 16, 24, 32, 33, 48, 64});
   constexpr std::array<double, 4> kAlphas = {0.5, 5, 20, 100};
   constexpr std::array<double, 3> kBetas = {8e-6, 8e-5, 1e-3};
   std::vector<Cell> all;
   for (uint64_t i = 0; i < 200; ++i) {
-    const bool is_fresh = i >= 160;
-    const int world = is_fresh
-                          ? checker.worlds({static_cast<int>(checker.draw_between(900 + i, 2, 90))}).front()
-                          : worlds[i % worlds.size()];
+    const bool is_fresh = i >= 120;
+    const int world =
+        is_fresh
+            ? checker.worlds({static_cast<int>(checker.draw_between(900 + i, 2, i < 160 ? 40 : 90))}).front()
+            : worlds[i % worlds.size()];
     const auto core = static_cast<int64_t>(std::bit_floor(static_cast<unsigned>(world)));
     const auto unit = std::lcm<int64_t>(world, core);
     Cell cell{.world = world,
@@ -76,6 +99,11 @@ std::vector<Cell> cells(const Checker& checker) {
     if (is_fresh) {
       cell.alpha_us = static_cast<double>(checker.draw_between(1200 + i, 3, 3000)) / 10;
       cell.beta_us = static_cast<double>(checker.draw_between(1500 + i, 1, 5000)) * 1e-7;
+    }
+    if (is_fresh && i < 160) {
+      cell.beta_us *= 0.01;
+      cell.count = near_a_change(cell, unit, i % 2 == 0, i % 4 < 2);
+    } else if (is_fresh) {
       // Every other one beyond 32 bits, on a network where the choice still depends on all four numbers.
       if (i % 2 == 0) {
         cell.count = ((int64_t{1} << 29) / unit + checker.draw_between(1800 + i, 1, 1 << 24)) * unit;
@@ -106,10 +134,10 @@ void name_the_mistake(Checker& checker, const std::vector<Cell>& asked,
     return true;
   };
   if (explains([](Cell& cell) { cell.alpha_us = 0; })) {
-    checker.fail("latency ignored", what,
-                 "Your answers are right for a network without latency. Every message costs alpha, and a "
-                 "ring has 2(P-1) "
-                 "of them after each other.");
+    checker.fail(
+        "latency ignored", what,
+        "Your answers are right for a network without latency. Every message costs alpha + n beta, and a "
+        "ring has 2(P-1) of them after each other. Is alpha left out, or mixed up with beta?");
   }
   if (explains([](Cell& cell) { cell.beta_us = 0; })) {
     checker.fail(
@@ -121,13 +149,26 @@ void name_the_mistake(Checker& checker, const std::vector<Cell>& asked,
                  "Your answers are right for a buffer of another size by a factor of 4. `bytes` is in bytes, "
                  "and beta in us per byte: a float has 4 of them already counted.");
   }
-  if (explains([](Cell& cell) {
-        cell.world = static_cast<int>(std::bit_floor(static_cast<unsigned>(cell.world)));
-      })) {
-    checker.fail("extra ranks forgotten", what,
-                 "Your answers are right for the next lower power of two. For other worlds halving and "
-                 "doubling take two "
-                 "messages of the whole buffer more: 2(alpha + S beta).");
+}
+
+/// One that is never the answer, though all wrong answers should have been it.
+void name_who_is_missing(Checker& checker, const std::vector<Cell>& asked,
+                         const std::vector<std::string>& answers, const std::vector<size_t>& wrong,
+                         const std::string& what) {
+  for (const std::string name : kNames) {
+    const bool is_missing =
+        std::ranges::count(answers, name) == 0 &&
+        std::ranges::all_of(wrong, [&](size_t i) { return fastest(simulated(asked[i])).contains(name); });
+    if (!is_missing) continue;
+    checker.fail(
+        name + " never chosen", what,
+        fmt::format("Your answer is never {}, which is the fastest in all cells that are wrong. Compare "
+                    "two rows of the lesson's table with your code: {}, which may be too slow there, and {}, "
+                    "which may be too fast.{}",
+                    name, name, answers[wrong[0]],
+                    name == "ring" ? " Where the world is not a power of two the others have a fold, "
+                                     "2(alpha + S beta) for the extra ranks; a ring has none."
+                                   : ""));
   }
 }
 
@@ -216,6 +257,7 @@ void check_choice(const Seam& seam, Checker& checker) {
                    "use std::int64_t or double.");
     }
     name_the_mistake(checker, asked, answers, what);
+    name_who_is_missing(checker, asked, answers, wrong, what);
     checker.fail(
         "not the fastest", what,
         "Write down the four formulas, with the extra ranks' two messages where the world is not a power of "

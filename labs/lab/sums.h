@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <optional>
 #include <span>
 #include <string>
@@ -59,7 +60,10 @@ struct CountedBuffers {
 };
 
 class Checker;
-/// Fails as `inexact sum` if `found` is not the sum of the rows to within what floats round.
+/// A float of either sign, with a fraction.
+float drawn_value(const Checker& checker, uint64_t salt);
+/// Fails as `inexact sum`, or as `signs lost` where it is far off, if `found` is not the sum of the rows to
+/// within what floats round.
 void expect_exact(Checker& checker, const std::vector<std::vector<float>>& rows,
                   const std::vector<float>& found);
 
