@@ -77,6 +77,7 @@ void check_parameters(const Seam& seam, Checker& checker) {
   cases.push_back({drawn(1), drawn(2), 7});
   cases.push_back(Widths(static_cast<size_t>(checker.draw_between(3, 20, 300)), drawn(4)));
   cases.push_back({drawn(5) + 70'000, drawn(6) + 80'000, drawn(7)});  // above 2^32
+  cases.push_back({drawn(8) + 5'000'000'000, drawn(9)});
   const auto found = ask(checker, "parameter_count", cases,
                          [&](const Widths& widths) { return seam.parameter_count(widths); });
   for (size_t i = 0; i < cases.size(); ++i) {
@@ -159,6 +160,8 @@ void check_activations(const Seam& seam, Checker& checker) {
   const auto drawn = [&](uint64_t salt) { return checker.draw_between(salt, 2, 900); };
   cases.push_back({{drawn(21), drawn(22), drawn(23), drawn(24)}, 2 * drawn(25) + 1, 64});
   cases.push_back({{drawn(26) + 5000, drawn(27)}, drawn(28) + 3'000'000, 16});
+  cases.push_back({{drawn(29) + 2'000'000'000, drawn(30) + 2'000'000'000, 3}, 2, 8});
+  cases.push_back({{3, drawn(35)}, drawn(36) + 5'000'000'000, 8});
   const auto all = ask(checker, "activation_bytes", cases, [&](const Batch& one) {
     return seam.activation_bytes(one.widths, one.batch, one.bits);
   });
@@ -171,6 +174,8 @@ void check_activations(const Seam& seam, Checker& checker) {
     const auto what = fmt::format("widths {}, batch {}, {} bits: activation_bytes returned {}, expected {}",
                                   text_of(widths), batch, bits, found, expected);
     expect_whole(checker, found, expected, what);
+    checker.expect(found >= 0, "overflow", what,
+                   "A sum or a product did not fit into its type. Compute in std::int64_t throughout.");
     checker.expect(found != expected * 8, "bits for bytes", what, "A byte has 8 bits.");
     checker.expect(found != sum * bits / 8, "batch forgotten", what,
                    "Every sample of the batch has activations of its own.");
@@ -201,6 +206,8 @@ void check_gigabytes(const Seam& seam, Checker& checker) {
                    "Nearly right: a float has 7 digits. Divide as doubles.");
     checker.expect(found != std::floor(expected), "rounded", what,
                    "Divide as doubles: a division of integers loses the fraction.");
+    checker.expect(!same(found, static_cast<double>(static_cast<int32_t>(cases[i])) / 1e9), "overflow", what,
+                   "So many bytes do not fit into an int. Convert to double, then divide.");
     checker.fail("wrong gigabyte", what, "One GB is 10^9 bytes.");
   }
   checker.proved("bytes in gigabytes of 10^9 bytes, fractions too");
@@ -256,8 +263,9 @@ void check_days(const Seam& seam, Checker& checker) {
   };
   const std::vector<Work6> cases = {{1e9, 2e10, 3e13},
                                     {1e10, 2e11, 3e13},
-                                    {1.68e7, 1e9, 1e13},
+                                    {1.68e7, 1e9, 1.3e13},
                                     {drawn(51, 1e3), drawn(52, 1e2), drawn(53, 1)},
+                                    {drawn(57, 1), drawn(58, 1), drawn(59, 1e3)},
                                     {drawn(54, 1e9), drawn(55, 1e10), drawn(56, 1e12)}};
   const auto all = ask(checker, "days_to_train", cases,
                        [&](const Work6& one) { return seam.days_to_train(one[0], one[1], one[2]); });
@@ -278,7 +286,9 @@ void check_days(const Seam& seam, Checker& checker) {
         "4 operations for each parameter and sample are the backward alone. Forward takes 2 more.");
     checker.expect(!is(86400), "seconds for days", what, "A day has 24 * 60 * 60 seconds.");
     checker.expect(!is(24), "hours for days", what, "A day has 24 * 60 * 60 seconds.");
-    checker.expect(!is(1), "rounded", what, "Nearly right: a float has 7 digits. Compute in double.");
+    checker.expect(
+        !is(1) && found != std::floor(expected) && found != std::floor(expected * 86400) / 86400, "rounded",
+        what, "Nearly right: digits were lost on the way. Compute in double throughout, and do not round.");
     checker.fail(
         "wrong time", what,
         "6 operations for each parameter and each sample; over the operations that the GPU does in a second; "
@@ -308,11 +318,14 @@ void check_ranks(const Seam& seam, Checker& checker) {
   for (size_t i = 0; i < cases.size(); ++i) {
     const auto [bytes, of_a_card] = cases[i];
     const int64_t expected = bytes / of_a_card + (bytes % of_a_card > 0 ? 1 : 0), found = all[i];
-    checker.expect(found == expected, found < expected ? "does not fit" : "one card too many",
+    checker.expect(found == expected, found < expected ? "does not fit" : "too many cards",
                    fmt::format("{} bytes on cards of {}: ranks_needed returned {}, expected {}", bytes,
                                of_a_card, found, expected),
-                   found < expected ? "Division of integers rounds down; the rest needs a card as well."
-                                    : "What fits exactly needs no further card.");
+                   found == bytes / of_a_card
+                       ? "Rounded down, or a digit was lost: a rest of one byte needs a card as well."
+                   : bytes % of_a_card == 0 && found == expected + 1
+                       ? "What fits exactly needs no further card."
+                       : "The bytes over the bytes of one card, rounded up, in 64-bit integers.");
   }
   checker.proved("10 billion parameters in training need 7 cards of 24 GB; their weights alone need 2");
 }

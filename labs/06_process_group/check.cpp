@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cctype>
+#include <stdexcept>
 #include <tuple>
 #include <utility>
 
@@ -33,6 +34,7 @@ bool names(const std::string& text, const std::string& word) {
 /// What place_of makes of an environment.
 struct Answer {
   bool is_refused = false;
+  bool is_other_type = false;  ///< Not a std::invalid_argument.
   std::string refusal = {};
   int rank = 0;
   int world_size = 1;
@@ -46,7 +48,8 @@ std::vector<Answer> ask(const Seam& seam, Checker& checker, const std::vector<En
       const Place place = seam.place_of(environment);
       return {.rank = place.rank, .world_size = place.world_size};
     } catch (const std::exception& error) {
-      return {.is_refused = true, .refusal = error.what()};
+      const bool is_right_type = dynamic_cast<const std::invalid_argument*>(&error) != nullptr;
+      return {.is_refused = true, .is_other_type = !is_right_type, .refusal = error.what()};
     }
   };
   checker.in_world(0);
@@ -165,6 +168,10 @@ void expect_refused(Checker& checker, const Broken& one, const Answer& found) {
       fmt::format("{}: place_of threw '{}', which does not name {}", where, found.refusal,
                   fmt::join(one.suspects, " or ")),
       "Who reads the message at night must know which variable to fix: put its name into the text.");
+  checker.expect(
+      !found.is_other_type, "wrong exception",
+      fmt::format("{}: place_of threw '{}', which is not a std::invalid_argument", where, found.refusal),
+      "Who calls place_of catches std::invalid_argument, as number() throws it.");
 }
 
 /// What can be wrong with the variables of one process.
@@ -224,6 +231,7 @@ void check_refusals(const Seam& seam, Checker& checker) {
        "A variable that is missing has no value that one could assume: a wrong guess makes ranks of two "
        "worlds, which wait for each other for ever."}};
   add_broken(all, 2, 1, 4, 2);
+  add_broken(all, 1, 0, 1, 0);  // assumed values would fit
   for (const uint64_t i : {0, 1, 2}) {
     const auto draw = [&](uint64_t salt, int low, int high) {
       return static_cast<int>(checker.draw_between(600 + 10 * i + salt, low, high));

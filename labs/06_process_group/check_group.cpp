@@ -96,18 +96,22 @@ Story some_missing(const Checker& checker, int world, double deadline_s, int fir
   return story;
 }
 
-/// `twice` calls (rank 0 for the first time: it is here already), and `missing` never does.
-Story one_twice(const Checker& checker, int world, double deadline_s, int twice, int missing) {
-  Calls calls;
-  double at = 0;
+/// `twice` calls (rank 0 for the first time: it is here already), and `missing` never does. The second call
+/// is the last one that a count would wait for, or comes before.
+Story one_twice(const Checker& checker, int world, double deadline_s, int twice, int missing, bool is_last) {
+  std::vector<int> order;
+  if (twice != 0) order.push_back(twice);
+  const auto first = static_cast<int64_t>(order.size());
   for (const auto& [when, rank] : everybody(checker, world, 9)) {
-    if (rank != missing && rank != twice) calls.emplace_back(at += 1, rank);
+    if (rank != missing && rank != twice) order.push_back(rank);
   }
-  if (twice != 0) calls.emplace(calls.begin(), 0.5, twice);
-  calls.emplace_back(at += 1, twice);
-  const double over = at;
-  calls.emplace_back(at += 1, world - 1);  // who comes after that is not asked any more
-  return {world, deadline_s, calls, twice, {}, over};
+  const auto last = static_cast<int64_t>(order.size());
+  const auto place = is_last ? last : checker.draw_between(900 + static_cast<uint64_t>(twice), first, last);
+  order.insert(order.begin() + place, twice);
+  order.push_back(world - 1);  // who comes after that is not asked any more
+  Calls calls;
+  for (const int rank : order) calls.emplace_back(calls.size() + 1, rank);
+  return {world, deadline_s, calls, twice, {}, calls[static_cast<size_t>(place)].first};
 }
 
 void expect_roll(Checker& checker, const Story& story, const Called& found) {
@@ -122,6 +126,9 @@ void expect_roll(Checker& checker, const Story& story, const Called& found) {
                  "When next_caller returns nothing, the deadline has passed: stop, and name those who are "
                  "missing. A job that hangs costs more than one that ends.");
   if (story.twice >= 0) {
+    checker.expect(found.twice < 0 || found.twice == story.twice, "wrong roll",
+                   fmt::format("{}; rank {} came twice", roll, story.twice),
+                   "Roll.twice is the rank that called for the second time, as next_caller returned it.");
     checker.expect(found.twice == story.twice, "duplicate accepted",
                    fmt::format("{}; rank {} came twice{}", roll, story.twice,
                                story.twice == 0 ? " (rank 0 is here already)" : ""),
@@ -140,6 +147,10 @@ void expect_roll(Checker& checker, const Story& story, const Called& found) {
                  story.missing.empty() ? "When all have come there is nobody to wait for."
                                        : "The deadline is a time of the clock, for all together: it does not "
                                          "move when somebody calls.");
+  checker.expect(found.missing == story.missing || !std::ranges::is_permutation(found.missing, story.missing),
+                 "wrong order",
+                 fmt::format("{}; expected missing = [{}]", roll, fmt::join(story.missing, ", ")),
+                 "Those missing are the right ones; list them in ascending order.");
   checker.expect(found.missing == story.missing, story.missing.empty() ? "wrong roll" : "missing not named",
                  fmt::format("{}; expected missing = [{}]", roll, fmt::join(story.missing, ", ")),
                  story.missing.empty()
@@ -152,7 +163,8 @@ void expect_roll(Checker& checker, const Story& story, const Called& found) {
 
 void check_roll(const Seam& seam, Checker& checker) {
   std::vector<int> worlds = checker.worlds({4, 2, 3, 5, 8, 1});
-  for (const int world : checker.fresh_worlds(2, 6, 40)) worlds.push_back(world);
+  for (const int world : checker.fresh_worlds(1, 9, 40)) worlds.push_back(world);
+  for (const int world : checker.fresh_worlds(1, 66, 80)) worlds.push_back(world);  // more than a mask's bits
   std::vector<Story> stories;
   const auto each = [&](const auto& add) {
     for (const int world : worlds)
@@ -171,7 +183,9 @@ void check_roll(const Seam& seam, Checker& checker) {
     for (int twice = 0; twice < world && world > 1; ++twice) {
       const int missing = twice == world - 1 ? 1 : world - 1;
       // Of two ranks, all have come when the first one calls.
-      if (missing != twice) stories.push_back(one_twice(checker, world, deadline, twice, missing));
+      for (const bool is_last : {true, false}) {
+        if (missing != twice) stories.push_back(one_twice(checker, world, deadline, twice, missing, is_last));
+      }
     }
   });
   const auto calls = checker.in_child([&] {
@@ -196,21 +210,32 @@ void check_roll(const Seam& seam, Checker& checker) {
 
 namespace {
 
+/// What rank 0 does.
+void play_boss(Rank& rank, std::span<float> ball, int rounds) {
+  for (int round = 0; round < rounds; ++round) {
+    rank.send(ball, 1);
+    rank.recv(ball, 1);
+    rank.note("round");
+  }
+}
+
 /// A game, and what it left.
 struct Game {
   int world = 2;
   bool rendezvous = false;
   int rounds = 1;
   size_t count = 1;
-  std::vector<GuardedFloats> balls;  ///< By rank; rank 0's is counted from 10.
-  Report report;
+  bool has_own_boss = false;              ///< The check plays rank 0, which adds nothing.
+  std::vector<GuardedFloats> balls = {};  ///< By rank; rank 0's is counted from 10.
+  Report report = {};
 };
 
 void expect_game(Checker& checker, const Game& game) {
   const auto& report = game.report;
   const auto there = report.messages[0][1], back = report.messages[1][0];
   const auto story = fmt::format("{}, {}, {}", counted(game.rounds, "round"), counted(game.world, "rank"),
-                                 counted(static_cast<int64_t>(game.count), "float"));
+                                 counted(static_cast<int64_t>(game.count), "float")) +
+                     (game.has_own_boss ? ", the check plays rank 0" : "");
   checker.in_world(game.world);
   checker.expect(there > 0 || game.rounds == 0, "no ball",
                  fmt::format("{}: rank 0 sent nothing to rank 1", story),
@@ -218,7 +243,7 @@ void expect_game(Checker& checker, const Game& game) {
   checker.expect(there == game.rounds && back == game.rounds, "wrong rounds",
                  fmt::format("{}: rank 0 sent {} to rank 1 and got {} back, expected {} each", story,
                              counted(there, "message"), back, game.rounds),
-                 "In each round the ball goes there once and comes back once.");
+                 "In each round the ball goes there once and comes back once, as one message.");
   for (int r = 0; r < game.world; ++r) {
     const auto& ball = game.balls[index(r)];
     checker.expect(ball.damage().empty(), "wrote outside",
@@ -272,33 +297,36 @@ void check_ping_pong(const Seam& seam, Checker& checker) {
   for (const bool rendezvous : {true, false}) {
     for (const int world : checker.worlds({2, 3, 5})) {
       for (const auto& [rounds, count] : {std::pair{3, size_t{4}}, {1, size_t{1000}}, {5, size_t{1}}})
-        games.push_back({world, rendezvous, rounds, count, {}, {}});
+        games.push_back({.world = world, .rendezvous = rendezvous, .rounds = rounds, .count = count});
+      games.push_back(
+          {.world = world, .rendezvous = rendezvous, .rounds = 4, .count = 3, .has_own_boss = true});
     }
     for (const int world : checker.fresh_worlds(1, 6, 20)) {
       const auto salt = 700 + static_cast<uint64_t>(world);
-      games.push_back({world,
-                       rendezvous,
-                       static_cast<int>(checker.draw_between(salt, 257, 300)),
-                       static_cast<size_t>(checker.draw_between(salt + 1, 2, 9)),
-                       {},
-                       {}});
-      games.push_back({world,
-                       rendezvous,
-                       static_cast<int>(checker.draw_between(salt + 2, 6, 9)),
-                       static_cast<size_t>(checker.draw_between(salt + 3, 4097, 9999)),
-                       {},
-                       {}});
+      const auto drawn = [&](uint64_t more, int64_t low, int64_t high) {
+        return static_cast<int>(checker.draw_between(salt + more, low, high));
+      };
+      games.push_back({.world = world,
+                       .rendezvous = rendezvous,
+                       .rounds = drawn(0, 257, 300),
+                       .count = index(drawn(1, 2, 9))});
+      games.push_back({.world = world,
+                       .rendezvous = rendezvous,
+                       .rounds = drawn(2, 6, 9),
+                       .count = index(drawn(3, 4097, 9999))});
     }
   }
-  games.push_back({checker.worlds({2}).front(), false, 0, 3, {}, {}});
+  games.push_back({.world = checker.worlds({2}).front(), .rounds = 0, .count = 3});
   std::erase_if(games, [](const Game& game) { return game.world < 2; });
   games = checker.in_child([&] {
     for (auto& game : games) {
       game.balls.assign(index(game.world), GuardedFloats::make(game.count, -1));
       for (size_t i = 0; i < game.count; ++i) game.balls[0].floats()[i] = static_cast<float>(10 * i);
       game.report = checker.run({.world = game.world, .rendezvous = game.rendezvous}, [&](Rank& rank) {
-        rank.watch(game.balls[index(rank.rank())].floats());
-        seam.ping_pong(rank, game.balls[index(rank.rank())].floats(), game.rounds);
+        const auto ball = game.balls[index(rank.rank())].floats();
+        rank.watch(ball);
+        const bool is_own = game.has_own_boss && rank.rank() == 0;
+        (is_own ? play_boss : seam.ping_pong)(rank, ball, game.rounds);
       });
     }
     return games;
