@@ -168,7 +168,7 @@ void check_roll(const Seam& seam, Checker& checker) {
   std::vector<Story> stories;
   const auto each = [&](const auto& add) {
     for (const int world : worlds)
-      add(world, world > 8 ? 45 + static_cast<double>(checker.draw_between(500, 1, 200)) : 30.0);
+      add(world, world > 8 ? world + static_cast<double>(checker.draw_between(500, 5, 200)) : 30.0);
   };
   each([&](int world, double deadline) {
     for (const uint64_t salt : {0, 1, 2}) stories.push_back(all_here(checker, world, deadline, salt));
