@@ -20,6 +20,7 @@ struct Trial {
   size_t call = 0;   ///< Calls that were done.
   size_t place = 0;  ///< Bytes of the next one, an append.
   bool has_returned = false;
+  bool is_swallowed = false;  ///< It returned although the power had gone.
   bool has_unsynced_names = false;
   std::string outcome;
   std::optional<Bytes> found;
@@ -71,6 +72,7 @@ Save cut_everywhere(const Seam& seam, const SimulatedDisk& start, const std::str
         trial.has_returned = true;
       } catch (const PowerCut&) {
       }
+      trial.is_swallowed = trial.has_returned && disk.is_dead();
       trial.has_unsynced_names = disk.has_unsynced_names();
       for (auto& outcome : disk.outcomes()) {
         tell_progress(fmt::format("load after a power cut {}", save.when(trial)));
@@ -146,6 +148,11 @@ Save cut_everywhere(const Seam& seam, const SimulatedDisk& start, const std::str
 void expect_save(Checker& checker, const Save& save, const std::optional<Bytes>& later) {
   for (const auto& trial : save.trials) {
     const std::string name = text_of(trial.found, save.before, save.now);
+    checker.expect(
+        !trial.is_swallowed, "failure swallowed",
+        fmt::format("{}power went during save, and save returned as if nothing had happened; load gives {}",
+                    save.start.empty() ? "the " : save.start + "; then the ", name),
+        "Who catches every exception says that a state is saved which is not. Let it through.");
     const bool is_old = save.before ? name == "the old state" : name == "nothing";
     if (!(name == "the new state" || (is_old && !trial.has_returned)))
       fail_for_loss(checker, save, trial, name);
@@ -225,6 +232,7 @@ void check_cuts(const Seam& seam, Checker& checker) {
 
 void check_second_crash(const Seam& seam, Checker& checker) {
   const Bytes third = state_number(checker, 5), fourth = state_number(checker, 6);
+  const auto first = first_saves(seam, checker);
   const auto saves = checker.in_child([&] {
     std::vector<Save> all;
     std::set<std::string> seen;
@@ -238,7 +246,7 @@ void check_second_crash(const Seam& seam, Checker& checker) {
                          seam, left, fmt::format("power cut {}; {}", save.when(trial), trial.outcome),
                          trial.found, fourth, std::nullopt, kIgnore));
                    });
-    for (const auto& [damaged, text] : damaged_disks(seam, checker)) {
+    for (const auto& [damaged, text] : damaged_disks(seam, checker, first)) {
       all.push_back(cut_everywhere(seam, damaged, "two states were saved, " + text, seam.load(damaged, kName),
                                    third, std::nullopt, kIgnore));
     }

@@ -27,12 +27,16 @@ void check_cuts(const Seam& seam, Checker& checker);
 /// The same once more after a first cut, and after damage: what a crash leaves is where the next save starts.
 void check_second_crash(const Seam& seam, Checker& checker);
 
+/// A disk on which a process of its own has saved one state under each name.
+SimulatedDisk first_saves(const Seam& seam, Checker& checker);
+
 /// A disk on which two states were saved under each name and one file of kName was damaged since.
 struct Damaged {
   SimulatedDisk disk;
   std::string text;  ///< What was damaged, and how.
 };
-std::vector<Damaged> damaged_disks(const Seam& seam, const Checker& checker);
+/// Saves the second states over those of first_saves(), and damages what is left in many ways.
+std::vector<Damaged> damaged_disks(const Seam& seam, const Checker& checker, SimulatedDisk saved);
 
 /// Kills processes that save on a real disk, and loads in processes that did not save.
 void check_kills(const Seam& seam, Checker& checker);

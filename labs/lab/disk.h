@@ -70,6 +70,7 @@ class SimulatedDisk : public Disk {
 
   /// The power goes when this many calls are done, and, if the next one is an append, so many bytes of it.
   void cut_after(size_t calls, size_t bytes);
+  bool is_dead() const { return is_dead_; }
   const std::vector<Call>& calls() const { return calls_; }
   void forget_calls() { calls_.clear(); }
   std::vector<std::string> open_files() const;
