@@ -2,9 +2,11 @@
 
 #include <dlfcn.h>
 #include <fmt/format.h>
+#include <poll.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -12,6 +14,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <filesystem>
 #include <fstream>
 #include <map>
 #include <new>
@@ -139,8 +142,47 @@ std::string frame_of(const std::string& errors) {
   return "";
 }
 
+/// Whether every thread of a process sleeps: for a time, or for what somebody else does.
+bool is_asleep(pid_t pid) {
+  std::error_code is_gone;
+  for (const auto& thread : std::filesystem::directory_iterator(fmt::format("/proc/{}/task", pid), is_gone)) {
+    std::string line;
+    std::getline(std::ifstream(thread.path() / "stat"), line);
+    const auto name_end = line.rfind(") ");
+    if (name_end != std::string::npos && line.substr(name_end + 2, 1) != "S") return false;
+  }
+  return true;
+}
+
+constexpr int kAsleepS = 5;
+
+struct Ending {
+  int status = 0;
+  bool was_asleep = false;  ///< It slept for kAsleepS, nearly all of the time, and was ended.
+};
+
+/// Waits for a child's end.
+Ending wait_for(pid_t child) {
+  constexpr int kLookMs = 100;
+  const int pidfd = static_cast<int>(syscall(SYS_pidfd_open, child, 0));
+  pollfd polled = {.fd = pidfd, .events = POLLIN, .revents = 0};
+  Ending ending;
+  for (int asleep = 0; pidfd >= 0 && poll(&polled, 1, kLookMs) <= 0;) {
+    asleep = is_asleep(child) ? asleep + 1 : std::max(0, asleep - 4);
+    if (asleep * kLookMs < kAsleepS * 1000) continue;
+    ending.was_asleep = true;
+    kill(child, SIGKILL);
+    break;
+  }
+  while (waitpid(child, &ending.status, 0) < 0 && errno == EINTR) {
+  }
+  if (pidfd >= 0) close(pidfd);
+  return ending;
+}
+
 /// How a child ended that did not come to the end of its body.
-Failure failure_of(int status, int cpu_s, const std::string& errors, const std::string& where) {
+Failure failure_of(const Ending& ending, int cpu_s, const std::string& errors, const std::string& where) {
+  const int status = ending.status;
   if (const auto line = line_with(errors, "ERROR: AddressSanitizer: "); !line.empty()) {
     return {"memory error",
             fmt::format("{}{}, {}", line.substr(7, line.find(" on ") - 7), frame_of(errors), where),
@@ -159,6 +201,12 @@ Failure failure_of(int status, int cpu_s, const std::string& errors, const std::
         "undefined behaviour", fmt::format("{}, {}", line, where),
         "The undefined behaviour sanitizer found it: such code may do anything, also what you want today.", 0,
         0};
+  }
+  if (ending.was_asleep) {
+    return {"went on for too long", fmt::format("it did nothing but wait for {} s, {}", kAsleepS, where),
+            "Your code sleeps, or waits for something that never comes: input, a lock, a thread. The world's "
+            "clock goes on by itself.",
+            0, 0};
   }
   const int signal = WIFSIGNALED(status) ? WTERMSIG(status) : 0;
   if (signal == SIGXCPU || signal == SIGKILL) {
@@ -236,9 +284,7 @@ std::string Checker::run_in_child(const std::function<std::string()>& body) {
     std::fflush(nullptr);
     _exit(0);
   }
-  int status = 0;
-  while (waitpid(child, &status, 0) < 0 && errno == EINTR) {
-  }
+  const Ending ending = wait_for(child);
   const std::string errors = errors_file.read();
   std::fwrite(errors.data(), 1, errors.size(), stderr);
   Outcome outcome;
@@ -248,13 +294,13 @@ std::string Checker::run_in_child(const std::function<std::string()>& body) {
     outcome = data::get<Outcome>(reader);
   }
   // Where processes may not be traced, leaks cannot be looked for.
-  const bool has_ended = (WIFEXITED(status) && WEXITSTATUS(status) == 0) ||
+  const bool has_ended = (WIFEXITED(ending.status) && WEXITSTATUS(ending.status) == 0) ||
                          errors.find("LeakSanitizer has encountered a fatal error") != std::string::npos;
   if (!outcome.is_whole || !has_ended) {
     const std::string told = progress().text;
     if (progress().world > 0) in_world(progress().world);
     const Failure failure =
-        failure_of(status, options_.cpu_s, errors, told.empty() ? "before its first call" : "in " + told);
+        failure_of(ending, options_.cpu_s, errors, told.empty() ? "before its first call" : "in " + told);
     fail(failure.name, (part_.empty() ? "" : part_ + ": ") + failure.what, failure.meaning);
   }
   // What was proved is for this process to say.

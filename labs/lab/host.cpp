@@ -3,16 +3,18 @@
 //
 //   lab-host CODE.so --parent PID [--with EARLIER.so]... [--check SYMBOL] [--seed S] [--world W]
 //            [--cpu SECONDS] [--result FILE]
+#include <cxxabi.h>
 #include <dlfcn.h>
-#include <fmt/format.h>
 #include <sys/prctl.h>
 #include <unistd.h>
 
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
-#include <fstream>
+#include <memory>
+#include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "lab/checker.h"
@@ -20,14 +22,35 @@
 namespace {
 
 /// What a learner's shared object exports; see the file that src/lab/program.cpp writes around it.
-template <typename Function>
-Function load(const char* path, const char* symbol) {
+void* load(const char* path, const char* symbol) {
   void* const library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
-  if (library == nullptr) {
-    fmt::print(stderr, "lab-host: {}\n", dlerror());
-    return nullptr;
-  }
-  return reinterpret_cast<Function>(dlsym(library, symbol));
+  return library == nullptr ? nullptr : dlsym(library, symbol);
+}
+
+/// What `dlerror` says, without the file, and with the name that a learner wrote.
+std::string why_not_loaded() {
+  std::string text = dlerror();
+  const auto at = text.rfind(": ");
+  if (at == std::string::npos) return text;
+  text.erase(0, text.rfind(": ", at - 1) + 2);
+  const std::string name = text.substr(text.rfind(": ") + 2);
+  const std::unique_ptr<char, decltype(&std::free)> written(
+      abi::__cxa_demangle(name.c_str(), nullptr, nullptr, nullptr), std::free);
+  return written == nullptr ? text : text.substr(0, text.size() - name.size()) + written.get();
+}
+
+/// Loading runs the constructors of the learner's global variables: in a child first, which must come back
+/// from it.
+void try_to_load(lab::Checker& checker, const std::vector<std::pair<const char*, const char*>>& objects) {
+  const auto problem = checker.in_child([&] {
+    lab::tell_progress("the loading of your file, before any call");
+    for (const auto& [path, symbol] : objects) {
+      if (load(path, symbol) == nullptr) return why_not_loaded();
+    }
+    return std::string();
+  });
+  checker.expect(problem.empty(), "cannot be loaded", problem,
+                 "Your file declares it and uses it, and defines it nowhere.");
 }
 
 /// Ctrl-C ends `lockstep lab`, and with it whatever a learner's code does; also if it has ended already.
@@ -36,38 +59,31 @@ void end_with(pid_t parent) {
   if (getppid() != parent) raise(SIGKILL);
 }
 
-/// Notes that the check could not begin. No exit code can say so: a learner's code may end with any.
-int not_loaded(const std::vector<char*>& words) {
-  for (size_t i = 0; i + 1 < words.size(); ++i) {
-    if (std::string_view(words[i]) == "--result") std::ofstream(words[i + 1]) << "{\"not_loaded\": true}";
-  }
-  return 1;
-}
-
 }  // namespace
 
 int main(int argc, char** argv) {
   std::vector<char*> rest = {argv[0]};
-  const char* symbol = "lab_check";
+  std::vector<std::pair<const char*, const char*>> objects = {{argc > 1 ? argv[1] : "", "lab_check"}};
   for (int i = 2; i < argc; ++i) {
     const std::string_view word = argv[i];
     if (word == "--parent" && i + 1 < argc) {
       end_with(std::atoi(argv[++i]));
-      continue;
-    }
-    if (word == "--check" && i + 1 < argc) {
-      symbol = argv[++i];
-      continue;
-    }
-    if (word != "--with" || i + 1 == argc) {
+    } else if (word == "--check" && i + 1 < argc) {
+      objects.front().second = argv[++i];
+    } else if (word == "--with" && i + 1 < argc) {
+      objects.emplace_back(argv[++i], "lab_provide");
+    } else {
       rest.push_back(argv[i]);
-      continue;
     }
-    const auto provide = load<void (*)()>(argv[++i], "lab_provide");
-    if (provide == nullptr) return not_loaded(rest);
-    provide();
   }
-  const auto check = argc > 1 ? load<void (*)(lab::Checker&)>(argv[1], symbol) : nullptr;
-  if (check == nullptr) return not_loaded(rest);
-  return lab::check_main(static_cast<int>(rest.size()), rest.data(), check);
+  const auto check = [&](lab::Checker& checker) {
+    try_to_load(checker, objects);
+    for (size_t i = 1; i < objects.size(); ++i)
+      reinterpret_cast<void (*)()>(load(objects[i].first, objects[i].second))();
+    reinterpret_cast<void (*)(lab::Checker&)>(load(objects[0].first, objects[0].second))(checker);
+  };
+  // Without what the learner's code wanted to happen at the end: the verdict is written.
+  const int code = lab::check_main(static_cast<int>(rest.size()), rest.data(), check);
+  std::fflush(nullptr);
+  std::_Exit(code);
 }

@@ -9,6 +9,7 @@
 #include <csignal>
 #include <cstring>
 #include <fstream>
+#include <functional>
 #include <future>
 #include <nlohmann/json.hpp>
 #include <random>
@@ -226,7 +227,9 @@ Verdict run_host(const Course& course, const Lesson& lesson, const CheckRequest&
                                       "--world",
                                       std::to_string(request.world),
                                       "--cpu",
-                                      std::to_string(lesson.needs_torch || sanitized ? 20 : 5),
+                                      std::to_string(sanitized            ? 10
+                                                     : lesson.needs_torch ? 12
+                                                                          : 5),
                                       "--result",
                                       (scratch / "result.json").string()};
   for (const auto& object : earlier) command.insert(command.end(), {"--with", object});
@@ -244,11 +247,6 @@ Verdict run_host(const Course& course, const Lesson& lesson, const CheckRequest&
   if (std::filesystem::exists(scratch / "result.json")) {
     result = nlohmann::json::parse(read_text(scratch / "result.json"), nullptr, /*allow_exceptions=*/false);
   }
-  if (result.contains("not_loaded")) {
-    Verdict verdict{.kind = Verdict::Kind::kNotBuilt};
-    verdict.output = run.errors;
-    return verdict;
-  }
   Verdict verdict = run.exit_code <= 1 && !run.timed_out && result.is_object()
                         ? read_result(result, lesson, request)
                         : died(run);
@@ -260,16 +258,26 @@ Verdict run_host(const Course& course, const Lesson& lesson, const CheckRequest&
 
 void build_host(const Course& course, const Lesson& lesson, void (*say)(const std::string& text),
                 bool (*stopped)()) {
-  const auto ninja = [&](bool dry, std::chrono::seconds limit) {
+  const auto ninja = [&](bool dry, std::chrono::seconds limit,
+                         const std::function<void(const std::string&)>& watch) {
     std::vector<std::string> command = {"ninja", "-C", build_folder(course).string(), host_of(lesson)};
     if (dry) command.emplace_back("-n");
-    return launch::capture(command, launch::current_environment(), limit, stopped);
+    auto environment = launch::current_environment();
+    environment["NINJA_STATUS"] = "[%f of %t] ";
+    return launch::capture(command, environment, limit, stopped, watch);
   };
-  if (ninja(true, std::chrono::seconds(60)).output.find("no work to do") != std::string::npos) return;
+  if (ninja(true, std::chrono::seconds(60), {}).output.find("no work to do") != std::string::npos) return;
   say(lesson.needs_torch
-          ? "building what the checks of lessons with LibTorch need (the first time takes a few minutes)"
-          : "building what the checks need (the first time takes half a minute)");
-  const auto built = ninja(false, std::chrono::seconds(1800));
+          ? "building the checks of the lessons with LibTorch, once: this takes a minute or two"
+          : "building the checks of the lessons without LibTorch, once: this takes half a minute");
+  auto said = Clock::now();
+  const auto tell = [&](const std::string& output) {
+    const auto line = output.rfind("\n[");
+    if (line == std::string::npos || seconds_since(said) < 10) return;
+    said = Clock::now();
+    say("built " + output.substr(line + 2, output.find(']', line) - line - 2));
+  };
+  const auto built = ninja(false, std::chrono::seconds(1800), tell);
   if (!built.ok() && !stopped())
     throw Error(fmt::format("lab: building {} failed:\n{}{}", host_of(lesson), built.output, built.errors));
 }

@@ -41,8 +41,8 @@ struct Verdict {
   bool passed() const { return kind == Kind::kPassed; }
 };
 
-/// Builds what checks need and is not there yet (the first time, minutes with LibTorch). `say` hears of it if
-/// it takes long. Returns early, with nothing built, once `stopped`.
+/// Builds what checks need and is not there yet (the first time, minutes with LibTorch). `say` gets what is
+/// built, and every ten seconds how far it is. Returns early, with nothing built, once `stopped`.
 void build_host(const Course& course, const Lesson& lesson, void (*say)(const std::string& text),
                 bool (*stopped)());
 

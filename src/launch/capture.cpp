@@ -136,7 +136,8 @@ struct Watched {
 
 /// Reads both pipes until the process has ended; false when `deadline` came first. A signal to stop is passed
 /// on as SIGTERM, and brings the deadline near.
-bool read_until_end(const Watched& watched, Captured& result, Clock::time_point deadline) {
+bool read_until_end(const Watched& watched, Captured& result, Clock::time_point deadline,
+                    const std::function<void(const std::string&)>& watch) {
   constexpr std::chrono::seconds kGrace(2);
   const int pidfd = watched.pidfd;
   pollfd polled[4] = {{watched.output, POLLIN, 0},
@@ -157,7 +158,9 @@ bool read_until_end(const Watched& watched, Captured& result, Clock::time_point 
     }
     for (int i = 0; i < 2; ++i) {
       if (polled[i].fd < 0 || polled[i].revents == 0) continue;
+      const size_t before = texts[i]->size();
       if (!read_some(polled[i].fd, *texts[i])) polled[i].fd = -1;  // poll skips it from now on
+      if (i == 0 && watch && texts[i]->size() > before) watch(*texts[i]);
     }
   }
   for (int i = 0; i < 2; ++i) {
@@ -171,7 +174,8 @@ bool read_until_end(const Watched& watched, Captured& result, Clock::time_point 
 }  // namespace
 
 Captured capture(const std::vector<std::string>& command, const Environment& environment,
-                 std::chrono::milliseconds limit, bool (*stopped)()) {
+                 std::chrono::milliseconds limit, bool (*stopped)(),
+                 const std::function<void(const std::string& output)>& watch) {
   Captured result;
   const StopSignals stop_signals;
   if (stopped != nullptr && stopped()) return result;
@@ -192,7 +196,7 @@ Captured capture(const std::vector<std::string>& command, const Environment& env
                                       .output = output.reader(),
                                       .errors = errors.reader(),
                                       .stop_signals = stop_signals.fd()},
-                                     result, Clock::now() + limit);
+                                     result, Clock::now() + limit, watch);
   if (pidfd >= 0) close(pidfd);
   kill(-pid,
        SIGKILL);  // also what it may have left behind; before the wait, while the number is still its own

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <chrono>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -23,8 +24,10 @@ struct Captured {
 /// Runs a program (a path, or a name looked up on this process's PATH) in exactly the given environment, with
 /// no input, and waits for its end or kills it and its process group at the limit. A signal that ends this
 /// process (SIGINT, SIGTERM, SIGHUP) ends the program first. Safe with threads about; does not throw for a
-/// program that fails. `stopped` is asked once those signals wait: true, and nothing is started.
+/// program that fails. `stopped` is asked once those signals wait: true, and nothing is started. `watch` is
+/// called with the output so far whenever there is more.
 Captured capture(const std::vector<std::string>& command, const Environment& environment,
-                 std::chrono::milliseconds limit, bool (*stopped)() = nullptr);
+                 std::chrono::milliseconds limit, bool (*stopped)() = nullptr,
+                 const std::function<void(const std::string& output)>& watch = {});
 
 }  // namespace lockstep::launch

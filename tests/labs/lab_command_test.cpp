@@ -162,7 +162,9 @@ TEST_F(LabCommand, ContainsWhateverTheCodeDoes) {
       {"_exit(0);", "left by itself"},
       {"_exit(1);", "left by itself"},
       {"while (true) rank.compute(1);", "endless"},
+      {"sleep(1000);", "it did nothing but wait for 5 s, in rank"},
       {"throw std::runtime_error(\"my own words\");", "my own words"},
+      {"throw 42;", "threw: the int 42"},
   };
   for (const auto& [statement, told] : deeds) {
     write_solution_with(statement);
@@ -177,7 +179,34 @@ TEST_F(LabCommand, TellsWhatTheCodeLacksWhenItIsLoaded) {
   write_solution_with("extern void nowhere_defined(); nowhere_defined();");
   const auto printed = lab({"check", "9"});
   EXPECT_EQ(printed.exit_code, 1);
-  EXPECT_THAT(printed.output, AllOf(HasSubstr("does not compile"), HasSubstr("nowhere_defined")));
+  EXPECT_THAT(printed.output, AllOf(HasSubstr("wrong cannot be loaded"),
+                                    HasSubstr("undefined symbol: my_work::nowhere_defined()")));
+}
+
+TEST_F(LabCommand, ContainsWhatTheCodeDoesWhileItIsLoaded) {
+  lab({"start", "9"});
+  const std::string passed =
+      R"({\"passed\": true, \"proved\": [\"all\"], \"notes\": [], \"trace\": {\"events\": []}})";
+  const std::string forges =
+      "std::ifstream line(\"/proc/self/cmdline\");\n"
+      "for (std::string word; std::getline(line, word, '\\0');) {\n"
+      "  if (word.ends_with(\".json\")) std::ofstream(word) << \"" +
+      passed + "\";\n}\n";
+  const std::vector<std::pair<std::string, std::string>> deeds = {
+      {"_exit(0);", "left by itself"},
+      {"std::exit(0);", "left by itself"},
+      {"*reinterpret_cast<volatile int*>(8) = 0;", "crashed by SIGSEGV"},
+      {forges + "_exit(0);", "left by itself"},
+      {"std::atexit([] {" + forges + "});", "nothing added"},
+  };
+  for (const auto& [statement, told] : deeds) {
+    test::write_file(file(), "#include <unistd.h>\n#include <fstream>\n#include <string>\n" +
+                                 test::read_file(lesson_file("starter.cpp")) +
+                                 "\nstatic const int cheat = [] { " + statement + " return 0; }();\n");
+    const auto printed = lab({"check", "9"});
+    EXPECT_EQ(printed.exit_code, 1) << printed.output;
+    EXPECT_THAT(printed.output, AllOf(HasSubstr(told), Not(HasSubstr("passed ("))));
+  }
 }
 
 TEST_F(LabCommand, ChecksInATreeWhosePathHasBlanksAndQuotes) {
@@ -190,7 +219,8 @@ TEST_F(LabCommand, ChecksInATreeWhosePathHasBlanksAndQuotes) {
   const fs::path built = fs::path(LOCKSTEP_COMMAND).parent_path();
   fs::copy_file(built / "lockstep", build / "bin/lockstep");
   fs::create_symlink(built / "lab-host", build / "bin/lab-host");
-  test::write_file(build / "build.ninja", "build lab-host: phony\n");
+  test::write_file(build / "build.ninja",
+                   "rule touch\n command = touch $out\nbuild made: touch\nbuild lab-host: phony made\n");
   std::string quoted = "\"";  // as CMake quotes
   for (const char c : tree.string()) quoted += c == '$' ? "\\$" : std::string(1, c);
   auto commands = nlohmann::json::parse(test::read_file(built.parent_path() / "compile_commands.json"));
@@ -206,6 +236,7 @@ TEST_F(LabCommand, ChecksInATreeWhosePathHasBlanksAndQuotes) {
   const auto checked =
       test::run_to_end({(build / "bin/lockstep").string(), "lab", "check", "9"}, {.folder = folder_.path()});
   EXPECT_EQ(checked.exit_code, 0) << checked.output << checked.errors;
+  EXPECT_THAT(checked.errors, HasSubstr("building the checks of the lessons without LibTorch, once"));
 }
 
 TEST_F(LabCommand, EndsProcessesThatTheCodeLeft) {
