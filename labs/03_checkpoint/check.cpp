@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <functional>
 #include <utility>
 
 #include "03_checkpoint/parts.h"
@@ -299,7 +300,7 @@ std::vector<Damaged> damaged_disks(const Seam& seam, const Checker& checker, Sim
     for (const auto& name : disk.names()) {
       if (name.starts_with(kOther)) continue;
       const Bytes whole = *disk.read(name);
-      for (uint64_t way = 0; way < 12; ++way) {
+      for (uint64_t way = 0; way < 13; ++way) {
         Bytes bytes = whole;
         std::string text;
         if (way == 0) {
@@ -308,9 +309,14 @@ std::vector<Damaged> damaged_disks(const Seam& seam, const Checker& checker, Sim
         } else if (way == 1) {
           bytes.clear();
           text = "emptied";
+        } else if (way == 12) {
+          const auto at = std::ranges::adjacent_find(bytes, std::ranges::not_equal_to{});
+          if (at == bytes.end()) continue;
+          std::iter_swap(at, at + 1);
+          text = "changed: two bytes beside each other have changed places";
         } else if (!bytes.empty()) {
           const size_t at = way == 2 ? bytes.size() - 1 : way == 3 ? 0 : checker.draw(way) % bytes.size();
-          bytes[at] ^= static_cast<std::byte>(1U << (checker.draw(200 + way) % 8));
+          bytes[at] ^= static_cast<std::byte>(1U << (way % 8));
           text = fmt::format("changed in one bit of byte {}", at);
         }
         auto& one = all.emplace_back(
