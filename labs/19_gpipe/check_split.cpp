@@ -166,7 +166,7 @@ void check_batches(const Seam& seam, Checker& checker) {
 /// Sizes of micro-batches, not only as even as a good split has them.
 using Sizes = std::vector<int64_t>;
 std::vector<Sizes> uneven_sizes(const Checker& checker) {
-  std::vector<Sizes> all = {{3, 3, 2, 2}, {3, 2, 2}, {2, 2, 2, 2}, {1}, {7, 1, 4}, {3, 1, 3}};
+  std::vector<Sizes> all = {{3, 3, 2, 2}, {3, 2, 2}, {2, 2, 2, 2}, {1}, {7, 1, 4}, {3, 1, 3}, {2, 2, 2, 1}};
   for (const auto& [least, most] :
        std::vector<std::pair<int64_t, int64_t>>{{1, 9}, {1, 50}, {300, 70'000}, {800'000, 900'000}}) {
     const auto salt = 1000 * static_cast<uint64_t>(all.size());
