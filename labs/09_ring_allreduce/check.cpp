@@ -93,6 +93,10 @@ std::optional<Failure> judge_problem(const Report& report) {
 
 /// What a wrong element's contributions say.
 std::string meaning_of(const WrongElement& wrong) {
+  if (wrong.counts.empty() && wrong.world <= 8)
+    return "It is not made of whole contributions, as a sum is. What is done with what arrives: is it added, "
+           "with "
+           "nothing else, and to the chunk that it belongs to?";
   if (wrong.is_untouched())
     return "This element is as it was before: nothing was added to it, and no complete chunk replaced it. Is "
            "one "

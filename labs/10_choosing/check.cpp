@@ -103,6 +103,10 @@ std::string described(const Case& one) {
 
 /// What a wrong element's contributions say.
 std::string meaning_of(const WrongElement& wrong) {
+  if (wrong.counts.empty() && wrong.world <= 8)
+    return "It is not made of whole contributions, as a sum is. What is done with what arrives: is it added, "
+           "with "
+           "nothing else, and to the block that it belongs to?";
   if (wrong.is_untouched())
     return "This element is as it was before: nothing was added to it, and no complete block replaced it. Do "
            "both loops take log2 core steps, and do they cover all blocks? What is sent are the blocks that "
