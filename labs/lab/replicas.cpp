@@ -175,8 +175,8 @@ History History::make(int world) {
 }
 
 std::string Reduction::text() const {
-  return parameter.empty() ? fmt::format("{} floats", count)
-                           : fmt::format("the gradient of {} ({} floats)", parameter, count);
+  return parameter.empty() ? counted(count, "float")
+                           : fmt::format("the gradient of {} ({})", parameter, counted(count, "float"));
 }
 
 ReductionLog::ReductionLog(int world)

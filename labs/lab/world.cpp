@@ -38,6 +38,10 @@ constexpr int64_t kMostOperations = 300'000;
 // What memory holds while a message is on its way into it: a NaN that no sum gives.
 const float kPoison = std::bit_cast<float>(0x7fc0dead);
 
+std::string floats_of(size_t count) {
+  return counted(static_cast<int64_t>(count), "float");
+}
+
 /// Memory of a message that was started and not waited for.
 struct InFlight {
   const float* data;
@@ -139,15 +143,15 @@ class World {
       if (options_.rendezvous) {
         block(
             self, [message] { return message->is_taken; },
-            fmt::format("in send to rank {} ({} floats)", to, data.size()));
+            fmt::format("in send to rank {} ({})", to, floats_of(data.size())));
       }
       if (!std::equal(data.begin(), data.end(), message->data.begin(),
                       [](float a, float b) { return std::memcmp(&a, &b, sizeof a) == 0; })) {
         throw Misuse{
             "buffer changed",
-            fmt::format("rank {} changed {} floats that it was still sending to rank {}: they must stay "
-                        "as they are until wait()",
-                        self.rank, data.size(), to)};
+            fmt::format("rank {} changed {} that it was still sending to rank {}: such memory must stay as "
+                        "it is until wait()",
+                        self.rank, floats_of(data.size()), to)};
       }
       self.now_us = std::max(self.now_us, message->end_us);
     });
@@ -168,7 +172,7 @@ class World {
       const Landing landing{ranks_[static_cast<size_t>(self.rank)].in_flight, flight};
       block(
           self, [receive] { return receive->message != nullptr; },
-          fmt::format("in recv from rank {} ({} floats)", from, data.size()));
+          fmt::format("in recv from rank {} ({})", from, floats_of(data.size())));
       const Message& message = *receive->message;
       std::copy(message.data.begin(), message.data.end(), data.begin());
       auto& in_us = ranks_[static_cast<size_t>(self.rank)].in_us;
@@ -379,8 +383,8 @@ class World {
       channel.sent.pop_front();
       channel.asked.pop_front();
       if (message->data.size() != receive->count) {
-        throw Misuse{"wrong size", fmt::format("rank {} sent {} floats to rank {}, which asked for {}", from,
-                                               message->data.size(), to, receive->count)};
+        throw Misuse{"wrong size", fmt::format("rank {} sent {} to rank {}, which asked for {}", from,
+                                               floats_of(message->data.size()), to, receive->count)};
       }
       if (options_.rendezvous)
         message->end_us = std::max(message->start_us, receive->asked_us) + message->cost_us;
@@ -403,8 +407,8 @@ class World {
     for (const auto& [ends, channel] : channels_) {
       if (channel.sent.empty()) continue;
       report_.problem = "never received";
-      report_.what = fmt::format("rank {} sent {} floats to rank {}, which never asked for them",
-                                 std::get<0>(ends), channel.sent.front()->data.size(), std::get<1>(ends));
+      report_.what = fmt::format("rank {} sent {} to rank {}, which never asked for that", std::get<0>(ends),
+                                 floats_of(channel.sent.front()->data.size()), std::get<1>(ends));
       return;
     }
   }

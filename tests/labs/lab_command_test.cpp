@@ -278,6 +278,16 @@ TEST_F(LabCommand, BuildsOnTheLearnersOwnCode) {
   EXPECT_EQ(lab({"check", "11"}).exit_code, 0) << "the library's own all-reduce";
 }
 
+TEST_F(LabCommand, LetsALessonCallTheLibraryThatSaysSo) {
+  for (const auto& [number, name, file] : {std::tuple("1", "01_train_step", "step01_train_step.cpp"),
+                                           std::tuple("5", "05_manual", "step05_manual.cpp")}) {
+    test::write_file(folder_ / "my_work" / file,
+                     test::read_file(fs::path(LOCKSTEP_TREE) / "labs" / name / "solution.cpp"));
+    const auto passed = lab({"check", number});
+    EXPECT_EQ(passed.exit_code, 0) << passed.output;
+  }
+}
+
 TEST_F(LabCommand, LeavesNothingWhenItIsInterrupted) {
   lab({"start", "9"});
   write_solution_with("while (true) pause();");
