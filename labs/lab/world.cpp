@@ -16,6 +16,7 @@
 #include <mutex>
 #include <numeric>
 #include <random>
+#include <system_error>
 #include <thread>
 #include <tuple>
 #include <typeinfo>
@@ -111,7 +112,7 @@ class World {
       pass_on();
       finished_.wait(lock, [&] { return running_ == nullptr; });
     }
-    for (auto& agent : agents_) agent->thread.join();
+    join_those_done();
     if (report_.problem.empty()) tell_what_is_left();
     for (const double done : report_.done_us) report_.time_us = std::max(report_.time_us, done);
     return std::move(report_);
@@ -203,6 +204,7 @@ class World {
   Work start(Agent& self, std::function<void(Rank&)> body) {
     enter(self);
     auto& rank = ranks_[static_cast<size_t>(self.rank)];
+    join_those_done();
     Agent* const before = rank.last_started;
     Agent& agent = add_agent(self.rank, 1, self.now_us, std::move(body));
     if (before != nullptr) {
@@ -254,9 +256,21 @@ class World {
     return all.insert(all.end(), flight);
   }
 
+  /// Threads that are over keep their stacks until they are joined.
+  void join_those_done() {
+    for (auto& agent : agents_) {
+      if (agent->is_done && agent->thread.joinable()) agent->thread.join();
+    }
+  }
+
   Agent& add_agent(int rank, int stream, double now_us, std::function<void(Rank&)> body) {
     Agent& agent = *agents_.emplace_back(std::make_unique<Agent>(*this, rank, stream, now_us));
-    agent.thread = std::thread([this, &agent, body = std::move(body)] { live(agent, body); });
+    try {
+      agent.thread = std::thread([this, &agent, body = std::move(body)] { live(agent, body); });
+    } catch (const std::system_error&) {  // too many threads: nobody would wait for one that never began
+      agents_.pop_back();
+      throw;
+    }
     return agent;
   }
 

@@ -3,8 +3,10 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <fstream>
 #include <stdexcept>
 
 #include "lab/calls.h"
@@ -131,6 +133,23 @@ TEST(World, WhatIsStartedRunsInTheOrderOfStarting) {
     first.wait();
   });
   EXPECT_EQ(report.problem, "") << report.what;
+}
+
+TEST(World, WhatWasStartedAndIsOverKeepsNoStack) {
+  const auto bytes = [] {
+    std::ifstream statm("/proc/self/statm");  // in pages, the first number is all of the memory
+    int64_t pages = 0;
+    statm >> pages;
+    return pages * sysconf(_SC_PAGESIZE);
+  };
+  int64_t grown = 0;
+  const auto report = run_world({.world = 1}, [&](Rank& rank) {
+    const int64_t before = bytes();
+    for (int i = 0; i < 200; ++i) rank.start([](Rank&) {}).wait();
+    grown = bytes() - before;
+  });
+  EXPECT_EQ(report.problem, "") << report.what;
+  EXPECT_LT(grown, 400'000'000);  // 200 stacks are 1.6 GB
 }
 
 TEST(World, TheSameSeedIsTheSameRun) {
