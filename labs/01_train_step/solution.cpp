@@ -13,7 +13,7 @@ double train_step(lockstep::FullMLP& model, const torch::Tensor& input, const to
   model->zero_grad();
   const auto loss = (model->forward(input) - target).pow(2).mean();
   loss.backward();
-  const torch::NoGradGuard no_grad;  // the update is no part of what is differentiated
+  const torch::NoGradGuard no_grad;  // the update is not part of what is differentiated
   for (auto& weight : model->parameters()) weight -= lr * weight.grad();
   return loss.item<double>();
 }
