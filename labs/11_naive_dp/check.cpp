@@ -18,6 +18,11 @@ int64_t floats_of(const std::vector<torch::Tensor>& tensors) {
   return sum;
 }
 
+/// Those that no text shows: up to 8 ranks all, and one above.
+std::vector<int> fresh_worlds_of(const Checker& checker) {
+  return checker.worlds({5, 6, 7, 8, static_cast<int>(checker.draw_between(11, 9, 17))});
+}
+
 /// What a broadcast left: each rank's weights.
 struct Broadcast {
   std::vector<Values> weights;
@@ -44,7 +49,7 @@ void expect_broadcast(Checker& checker, const Replicas& replicas, const Broadcas
       if (r == 0) {
         checker.fail("rank 0's weights changed", where + " is not what it was before the broadcast",
                      "Rank 0 is the root: its weights are the ones that all shall have. An average of "
-                     "all is no initialisation.");
+                     "all is not what anybody initialised.");
       }
       if (!parameter.tensor.requires_grad()) {
         checker.fail("frozen weights differ", where + " is not rank 0's",
@@ -73,7 +78,7 @@ void check_broadcast(const Seam& seam, Checker& checker) {
   for (const auto& kind : kinds()) {
     for (const int world : checker.worlds({2, 3, 4, 1})) all.push_back({&kind, world, 8});
   }
-  for (const int world : checker.fresh_worlds(1, 5, 16)) {
+  for (const int world : fresh_worlds_of(checker)) {
     const auto salt = 20 + static_cast<uint64_t>(world);
     all.push_back({&kinds()[checker.draw(salt) % kinds().size()], world, checker.draw_between(salt, 3, 21)});
   }
@@ -192,7 +197,7 @@ Training check_job(const Seam& seam, Checker& checker, const Replicas& replicas,
                  "their order, not by their names.");
   checker.expect_no_problem(run.report);
   const auto net = job.make(0);
-  const auto truth = train_alone(*net, job.samples, job.batches, job.rates);
+  const auto truth = train_alone(*net, job.samples, job.batches, job.rates, &run.history);
   expect_names(checker, job, *net, run.reductions);
   expect_parity(checker, job.net_name, *net, run.history, truth);
   expect_losses(checker, job.net_name, run.history, truth);
@@ -230,7 +235,7 @@ void check_steps(const Seam& seam, Checker& checker) {
                   "batch, and the same bits",
                   steps));
   checker.proved("a tied weight is averaged once, a frozen one never, a missing gradient counts as zeros");
-  for (const int world : checker.fresh_worlds(1, 5, 16)) {
+  for (const int world : fresh_worlds_of(checker)) {
     for (const size_t of : {checker.draw(210) % 4, kinds().size() - 1}) {
       const auto salt = 220 + static_cast<uint64_t>(world) + of;
       const Replicas replicas{&kinds()[of], world, checker.draw_between(salt, 2, 9)};
@@ -240,10 +245,29 @@ void check_steps(const Seam& seam, Checker& checker) {
   }
   const Replicas large{kinds().data(), checker.worlds({3})[0], checker.draw_between(230, 65, 75)};
   check_job(seam, checker, large, job_of(checker, large, 2, 5, 231));
+  const Kind deep_kind{"the net of 17 layers",
+                       [](int64_t dim, uint64_t seed) { return make_mlp(dim, 17, seed); }};
+  const Replicas deep{&deep_kind, checker.worlds({4})[0], 3};
+  check_job(seam, checker, deep, job_of(checker, deep, 2, 3, 235));
   const Replicas small{&kinds()[1], checker.worlds({2})[0], 2};
   const int many = static_cast<int>(checker.draw_between(240, 257, 290));
   check_job(seam, checker, small, job_of(checker, small, many, 2, 241));
   checker.proved("the same for worlds, models, shares and rates drawn from the seed, and over 256 steps");
+}
+
+/// Nothing grows from step to step.
+void check_memory(const Seam& seam, Checker& checker) {
+  const double kept = checker.in_child([&] {
+    return bytes_kept([&](Rank& rank, Net& net) -> Step {
+      return [&](auto& optimizer, const auto& input, const auto& target) {
+        return static_cast<double>(seam.train_step(rank, net, optimizer, input, target));
+      };
+    });
+  });
+  checker.expect(
+      kept < 24, "memory grows",
+      fmt::format("1 rank: each step leaves about {:.0f} bytes more than the step before", kept),
+      "Something is added in every step and never removed, such as a list of losses or gradients.");
 }
 
 /// What the ranks' logs would say: shares of 32 samples, whose losses differ a little.
@@ -282,6 +306,7 @@ void check(const Seam& seam, Checker& checker) {
   check_broadcast(seam, checker);
   check_sampler(seam, checker);
   check_steps(seam, checker);
+  check_memory(seam, checker);
   show_losses(seam, checker);
   show_step(seam, checker);
 }

@@ -60,13 +60,9 @@ void expect_partition(Checker& checker, const Deal& deal) {
                      "Indices go from 0 to size - 1.");
       ++times[index];
     }
-    checker.expect(r == 0 || size < 2 * world || own != deal.own[0], "same samples on every rank",
-                   fmt::format("{}: rank {} draws what rank 0 draws", where, r),
-                   "Everything would run, replicas would be equal, and all ranks together would do the work "
-                   "of one. Entry i of the order is for rank i % world_size.");
     checker.expect(own.size() == share, "unequal shares",
                    fmt::format("{}: rank {} draws {}, expected {}", where, r,
-                               counted(static_cast<int64_t>(own.size()), "index"), share),
+                               counted(static_cast<int64_t>(own.size()), "sample"), share),
                    "All ranks must make equally many steps, or one waits for an all-reduce that the others "
                    "never make. Round up, and take what is missing from the beginning of the order.");
     checker.expect(own == deal.second[static_cast<size_t>(r)], "not reproducible",
@@ -74,10 +70,19 @@ void expect_partition(Checker& checker, const Deal& deal) {
                    "The order must follow from seed and epoch alone, not from earlier calls: ranks do not "
                    "talk about it, and a run that is resumed must see the same samples.");
   }
-  const int64_t most = (static_cast<int64_t>(share) * world - 1) / size + 1;
+  const bool are_same =
+      std::all_of(deal.own.begin(), deal.own.end(), [&](const auto& own) { return own == deal.own[0]; });
+  checker.expect(world == 1 || size < 2 * world || !are_same, "same samples on every rank",
+                 fmt::format("{}: all ranks draw what rank 0 draws", where),
+                 "Everything would run, replicas would be equal, and all ranks together would do the work of "
+                 "one. Entry i of the order is for rank i % world_size.");
   for (int64_t index = 0; index < size; ++index) {
     checker.expect(times[index] > 0, "sample left out", fmt::format("{}: nobody draws {}", where, index),
-                   "The ranks deal one and the same order out: shuffle by (seed, epoch), never by the rank.");
+                   "The ranks deal one and the same order out, all of it: shuffle by (seed, epoch), never by "
+                   "the rank.");
+  }
+  const int64_t most = (static_cast<int64_t>(share) * world - 1) / size + 1;
+  for (int64_t index = 0; index < size; ++index) {
     checker.expect(times[index] <= most, "sample drawn twice",
                    fmt::format("{}: {} is drawn {} times", where, index, times[index]),
                    "Only what fills up the last round may be drawn again, and those one by one from the "

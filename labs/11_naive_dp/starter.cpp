@@ -23,16 +23,17 @@
 
 namespace my_work {
 
-/// Gives every rank rank 0's weights: each rank started from another seed.
+/// Gives every rank rank 0's weights, each of them once: each rank started from another seed.
 void broadcast_weights(lab::Rank& rank, lab::Net& net) {
   (void)rank;
   (void)net;
 }
 
-/// The indices that `rank` draws in this epoch, in order. All ranks get equally many, size / world_size
-/// rounded up, and together every index from 0 to size - 1 once; what is missing in the last round is taken
-/// from the beginning of the order again. The order is a shuffle that (seed, epoch) alone decide: the same on
-/// all ranks, another one in the next epoch.
+/// The indices that `rank` draws in this epoch, in order. The order of all samples is a shuffle that (seed,
+/// epoch) alone decide: the same on all ranks and for any number of them, another one in the next epoch.
+/// Entry i of it is for rank i % world_size. All ranks get equally many, size / world_size rounded up: what
+/// is missing in the last round is taken from the beginning of the order again, so that every index from 0 to
+/// size - 1 is drawn at least once.
 std::vector<int64_t> samples_of(int rank, int world_size, int64_t size, uint64_t seed, uint64_t epoch) {
   (void)rank;
   (void)world_size;

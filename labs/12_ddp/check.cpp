@@ -30,6 +30,10 @@ const std::vector<Kind>& kinds() {
   return all;
 }
 
+std::shared_ptr<Net> make_deep(int64_t dim, uint64_t seed) {
+  return make_mlp(dim, 17, seed);
+}
+
 int64_t trained_floats(const Net& net) {
   int64_t sum = 0;
   for (const auto& parameter : trainable_parameters(net)) sum += parameter.numel();
@@ -87,45 +91,54 @@ void expect_once(Checker& checker, const Job& job, const Net& net, const Trainin
 }
 
 /// What the log of all-reduces explains better than the gradients that came of it.
-void expect_names(Checker& checker, const Job& job, const Net& net, const Training& run) {
+void expect_names(Checker& checker, const Job& job, const Training& run) {
   const auto& [history, reductions, report] = run;
   const bool is_worse = !report.problem.empty() && report.problem != "never waited";
   checker.expect(
       report.sent_messages(0) > 0 || job.world == 1 || is_worse, "nothing averaged",
       fmt::format("{}, {}: rank 0 sent nothing in any step", counted(job.world, "rank"), job.net_name),
-      "after_gradient() sets a hook for as long as the object lives that it returns: keep it in a "
-      "member. The hook starts an all-reduce of parameter.grad().");
+      "The hook must start an all-reduce of parameter.grad(), for any number of ranks, and "
+      "after_gradient() sets it only for as long as the object lives that it returns: keep that in "
+      "a member.");
   const auto difference = reductions.first_difference(/*counts=*/false);
   checker.expect(
       difference.empty(), "orders differ", difference,
       "The k-th all-reduce of one rank meets the k-th of the others, whatever it holds. Start them "
       "in the order in which the gradients come: it is the same on all ranks.");
-  for (size_t r = 0; r < history.unfinished.size(); ++r) {
-    for (size_t s = 0; s < history.unfinished[r].size(); ++s) {
+  for (size_t r = 0; r < history.reduced.size(); ++r) {
+    for (size_t s = 0; s < history.reduced[r].size(); ++s) {
       const auto step = static_cast<int>(s), rank = static_cast<int>(r);
-      const int64_t done = reductions.calls_of(rank, step) - history.unfinished[r][s];
-      checker.expect(history.unfinished[r][s] == 0, "stepped too early",
+      const int64_t done = history.reduced[r][s], calls = reductions.calls_of(rank, step);
+      const auto all = reductions.of(rank, step);
+      checker.expect(std::none_of(all.begin(), all.end(), [](const auto& each) { return each.is_weight; }),
+                     "weights averaged",
+                     fmt::format("step {}, rank {} of {}, {}: all-reduce of a weight, not of its gradient",
+                                 s + 1, r, job.world, job.net_name),
+                     "Optimizers with a state of their own, such as momentum, keep one that differs by rank. "
+                     "Average the gradients, then step.");
+      checker.expect(history.updates[r][s] == 0 || done >= calls, "stepped too early",
                      fmt::format("step {}, rank {} of {}, {}: optimizer.step() was called when {} of {} "
-                                 "gradients had been reduced",
-                                 s + 1, r, job.world, job.net_name, done, trainable_parameters(net).size()),
+                                 "all-reduces were over",
+                                 s + 1, r, job.world, job.net_name, done, calls),
                      "start() only begins an all-reduce. Keep the Work of each, and wait() for all of them "
                      "after backward() and before optimizer.step().");
       std::map<std::string, int> times;
-      for (const auto& each : reductions.of(rank, step)) ++times[each.parameter];
+      for (const auto& each : all) ++times[each.parameter];
       for (const auto& [name, count] : times) {
         checker.expect(name.empty() || count == 1, "averaged twice",
                        fmt::format("step {}, rank {} of {}, {}: {} all-reduces of the gradient of {}", s + 1,
                                    r, job.world, job.net_name, count, name),
-                       "One hook for each parameter, set once, in the constructor. net.parameters() lists a "
+                       "One hook for each parameter, set once, in the constructor, and gone with the object. "
+                       "net.parameters() lists a "
                        "tied parameter twice; trainable_parameters() does not.");
       }
     }
   }
 }
 
-/// Trains in a child and judges here.
+/// Trains in a child and judges here. With `is_second` another object came and went before.
 void check_job(const Seam& seam, Checker& checker, const Kind& kind, int world, int64_t dim, int steps,
-               int64_t share, uint64_t salt) {
+               int64_t share, uint64_t salt, bool is_second = false) {
   const int64_t size = share * world + 5;
   const uint64_t seed = checker.draw(salt) % 1'000'000;
   const Job job{.net_name = kind.name,
@@ -141,6 +154,7 @@ void check_job(const Seam& seam, Checker& checker, const Kind& kind, int world, 
     return train_ranks(
         checker, job,
         [&](Rank& rank, Net& net) -> Step {
+          if (is_second) seam.make(rank, net).reset();  // its hooks are gone with it
           return [&seam, learner = seam.make(rank, net)](auto& optimizer, const auto& input,
                                                          const auto& target) {
             return static_cast<double>(seam.train_step(learner.get(), optimizer, input, target));
@@ -149,9 +163,9 @@ void check_job(const Seam& seam, Checker& checker, const Kind& kind, int world, 
         /*layer_us=*/10);
   });
   const auto net = job.make(0);
-  expect_names(checker, job, *net, run);
+  expect_names(checker, job, run);
   checker.expect_no_problem(run.report);
-  const auto truth = train_alone(*net, job.samples, job.batches, job.rates);
+  const auto truth = train_alone(*net, job.samples, job.batches, job.rates, &run.history);
   expect_parity(checker, job.net_name, *net, run.history, truth);
   expect_losses(checker, job.net_name, run.history, truth);
   expect_once(checker, job, *net, run);
@@ -166,7 +180,7 @@ void check_steps(const Seam& seam, Checker& checker) {
   checker.proved(
       "after each of 3 steps all ranks have the weights of one process on the whole batch, and the same "
       "bits");
-  for (const int world : checker.fresh_worlds(1, 5, 16)) {
+  for (const int world : checker.worlds({5, 6, 7, 8, static_cast<int>(checker.draw_between(8, 9, 17))})) {
     const auto salt = 20 + 10 * static_cast<uint64_t>(world);
     check_job(seam, checker, kinds()[checker.draw(salt) % kinds().size()], world,
               checker.draw_between(salt, 2, 9), 2, checker.draw_between(salt + 1, 1, 7), salt);
@@ -174,7 +188,41 @@ void check_steps(const Seam& seam, Checker& checker) {
   check_job(seam, checker, kinds()[0], checker.worlds({3})[0], checker.draw_between(6, 65, 75), 2, 5, 200);
   check_job(seam, checker, kinds()[1], checker.worlds({2})[0], 2,
             static_cast<int>(checker.draw_between(7, 257, 290)), 2, 210);
+  check_job(seam, checker, {"the net of 17 layers", make_deep}, checker.worlds({4})[0], 3, 2, 3, 220);
+  checker.in_part("after another Ddp of the same net was destroyed");
+  check_job(seam, checker, {"the plain net, after another Ddp of it was destroyed", kinds()[0].make},
+            checker.worlds({3})[0], 4, 2, 3, 230, /*is_second=*/true);
+  checker.in_part("");
   checker.proved("the same for worlds, models, shares and rates drawn from the seed, and over 256 steps");
+}
+
+/// Nothing grows from step to step: kept works, losses, gradients.
+void check_memory(const Seam& seam, Checker& checker) {
+  const auto [kept, needed] = checker.in_child([&] {
+    const double of_learner = bytes_kept([&](Rank& rank, Net& net) -> Step {
+      return [&seam, learner = seam.make(rank, net)](auto& optimizer, const auto& input, const auto& target) {
+        return static_cast<double>(seam.train_step(learner.get(), optimizer, input, target));
+      };
+    });
+    // What the simulated world itself keeps of everything that is started.
+    const double of_world = bytes_kept([&](Rank& rank, Net& net) -> Step {
+      return [&](auto& optimizer, const auto& input, const auto& target) {
+        optimizer.zero_grad();
+        torch::mse_loss(net.forward(input), target).backward();
+        std::vector<Work> all;
+        for (const auto& parameter : trainable_parameters(net))
+          all.push_back(rank.start([parameter](Rank&) {}));
+        for (auto& work : all) work.wait();
+        return 0;
+      };
+    });
+    return std::pair(of_learner, of_world);
+  });
+  checker.expect(
+      kept - needed < 40, "memory grows",
+      fmt::format("1 rank: each step leaves about {:.0f} bytes more than the step before", kept - needed),
+      "Something is added in every step and never removed: clear the list of what you have waited "
+      "for, and keep no losses and no gradients.");
 }
 
 /// A step on the virtual clock: `layers` layers of dim x dim, each of which takes `layer_us` in backward.
@@ -330,6 +378,7 @@ void show_step(const Seam& seam, Checker& checker) {
 
 void check(const Seam& seam, Checker& checker) {
   check_steps(seam, checker);
+  check_memory(seam, checker);
   show_step(seam, checker);
   check_overlap(seam, checker);
 }

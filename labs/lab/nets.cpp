@@ -139,7 +139,8 @@ std::shared_ptr<Net> make_mixed(int64_t dim, int depth, uint64_t seed, uint64_t 
   auto net = std::make_shared<Mlp>();
   std::mt19937_64 draw(shape);
   for (int i = 0; i < depth; ++i) {
-    auto layer = std::make_shared<NetLayer>(dim, seed + static_cast<uint64_t>(i));
+    auto layer = std::make_shared<NetLayer>(draw_tensor({dim, dim}, seed + static_cast<uint64_t>(i)),
+                                            torch::zeros({dim}));
     const bool is_last = i + 1 == depth;
     if (is_last || (i > 1 && draw() % 2 == 0)) {
       const size_t of = is_last ? 0 : draw() % net->layers.size();

@@ -48,7 +48,7 @@ std::shared_ptr<Net> make_tied(int64_t dim, uint64_t seed);
 /// Three layers, the middle one frozen: its requires_grad() is false.
 std::shared_ptr<Net> make_frozen(int64_t dim, uint64_t seed);
 /// `depth` layers, at least three: the last one shares the first one's weight, the second one's is frozen,
-/// and `shape` decides what else is shared or frozen.
+/// and `shape` decides what else is shared or frozen. All biases are zeros at first.
 std::shared_ptr<Net> make_mixed(int64_t dim, int depth, uint64_t seed, uint64_t shape);
 /// Two experts: samples whose first number is positive go through one, the others through the other. A batch
 /// that has none of one kind leaves that expert without a gradient.

@@ -57,8 +57,12 @@ struct Mistake {
   const auto last = [&] { return gradient_at(history, {at.step - 1, at.rank, at.parameter, ""}); };
   const double size = right.square().sum().item<double>();
   const double factor = size > 0 ? (found * right).sum().item<double>() / size : 0;
-  size_t other = 0;  // whose gradient it is
-  while (other < world && (other == at.rank || !is_close(found, step.of_rank[other][at.parameter]))) ++other;
+  // Whose gradient it is, here and on the next rank.
+  const auto next = gradient_at(history, {at.step, (at.rank + 1) % world, at.parameter, ""});
+  size_t one = 0;
+  while (one < world && !(is_close(found, step.of_rank[one][at.parameter]) &&
+                          is_close(next, step.of_rank[one][at.parameter])))
+    ++one;
   const Mistake known[] = {
       {"weights averaged", is_close(found, own) && is_close(move_at(history, at), step.moves[at.parameter]),
        "optimizer.step() found this rank's own gradient, and the weights were averaged after it",
@@ -67,13 +71,18 @@ struct Mistake {
       {"weights do not move", largest(found) == 0, "optimizer.step() found no gradient, or zeros",
        "backward() fills the gradients, optimizer.step() uses them. Are both called, in this order, and does "
        "nobody empty a gradient in between?"},
+      {"one rank's gradient", world > 1 && one < world,
+       fmt::format("optimizer.step() found the gradient of rank {}'s samples, there and on rank {}", one,
+                   (at.rank + 1) % world),
+       "The ranks' gradients must be added, and divided by world_size. A broadcast adds nothing."},
       {"gradients not averaged", is_close(found, own),
        "optimizer.step() found the gradient of this rank's own samples",
        "The mean over ranks must be in the parameter's grad() before optimizer.step(). Was this parameter's "
        "gradient reduced, before the step, and the result put back?"},
-      {"gradients not zeroed", at.step > 0 && is_close(found, right + last()),
+      {"last step added", at.step > 0 && is_close(found, right + last()),
        "optimizer.step() found this step's gradient and the last step's together",
-       "backward() adds to grad(). Call optimizer.zero_grad() in every step, before it."},
+       "backward() adds to grad(): call optimizer.zero_grad() in every step, before it. Or a buffer of yours "
+       "still holds the last step's values where a gradient is undefined in this one."},
       {"last step's gradient", at.step > 0 && is_close(found, last()),
        "optimizer.step() found what it had found in the step before",
        "Something still holds the values of the last step: a buffer that is not filled again, a gradient "
@@ -91,15 +100,13 @@ struct Mistake {
        fmt::format("optimizer.step() found 1/{} of the gradient of this rank's own samples", world),
        "It was divided, but the other ranks' gradients are not in it: the all-reduce is missing, or its "
        "result was read before wait()."},
-      {"one rank's gradient", other < world,
-       fmt::format("optimizer.step() found the gradient of rank {}'s samples", other),
-       "The ranks' gradients must be added, and divided by world_size. A broadcast adds nothing."},
       {"wrong factor", factor != 0 && is_close(found, right * factor),
        fmt::format("optimizer.step() found {:.6g} times the gradient of the whole batch, which is the ranks' "
                    "sum divided by {:.6g}",
                    factor, n / factor),
-       "The sum must be divided by world_size, all ranks, and nothing else: by no fixed number, and also by "
-       "the ranks that have nothing to add."},
+       "The sum must be divided by world_size and nothing else: by all ranks, also those that have nothing "
+       "to "
+       "add, and by no fixed number. Otherwise something scaled it: another loss, a second backward()."},
   };
   for (const auto& mistake : known) {
     if (mistake.is_it) checker.fail(mistake.name, at.text + ": " + mistake.what, mistake.meaning);

@@ -140,11 +140,15 @@ torch::optim::SGD make_optimizer(const Net& net, const Rates& rates) {
 }
 
 std::vector<TrueStep> train_alone(Net& net, const Samples& samples, const Batches& batches,
-                                  const Rates& rates) {
+                                  const Rates& rates, const History* found) {
   std::vector<TrueStep> steps;
   const auto parameters = unique_parameters(net);
   auto optimizer = make_optimizer(net, rates);
   for (const auto& ranks : batches) {
+    if (const size_t s = steps.size(); found != nullptr && s > 0) {
+      for (size_t i = 0; i < parameters.size(); ++i)
+        parameters[i].tensor.detach().copy_(found->weights[0][s][i]);
+    }
     auto& step = steps.emplace_back();
     std::vector<int64_t> all;
     for (const auto& rows : ranks) {
@@ -169,7 +173,7 @@ History History::make(int world) {
   history.weights.resize(n);
   history.gradients.resize(n);
   history.updates.resize(n);
-  history.unfinished.resize(n);
+  history.reduced.resize(n);
   history.losses.resize(n);
   return history;
 }
@@ -184,12 +188,13 @@ ReductionLog::ReductionLog(int world)
   all_.ranks.resize(ranks_.size());
   collectives().all_reduce = [this](Rank& rank, std::span<float> data) {
     auto& own = ranks_[static_cast<size_t>(rank.rank())];
-    Reduction reduction{own.step, "", static_cast<int64_t>(data.size()), false};
+    Reduction reduction{.step = own.step, .count = static_cast<int64_t>(data.size())};
     for (const auto& parameter :
          own.net == nullptr ? std::vector<NamedParameter>() : unique_parameters(*own.net)) {
       const auto& gradient = parameter.tensor.grad();
       if (gradient.defined() && gradient.data_ptr() == static_cast<const void*>(data.data()))
         reduction.parameter = parameter.name;
+      reduction.is_weight |= parameter.tensor.data_ptr() == static_cast<const void*>(data.data());
     }
     auto& all = all_.ranks[static_cast<size_t>(rank.rank())];
     const size_t index = all.size();
@@ -265,9 +270,7 @@ Training train_ranks(const Checker& checker, const Job& job,
     WatchedSgd optimizer(net, job.rates, [&] {
       if (history.updates[r][s]++ > 0) return;
       history.gradients[r][s] = gradients_of(net);
-      const auto begun = log.all().of(rank.rank(), static_cast<int>(s));
-      history.unfinished[r][s] = static_cast<int>(
-          std::count_if(begun.begin(), begun.end(), [](const auto& each) { return !each.is_done; }));
+      history.reduced[r][s] = log.all().done_of(rank.rank(), static_cast<int>(s));
     });
     steps[r] = begin(rank, net);
     if (layer_us > 0) net.before_backward_of = [&](int) { rank.compute(layer_us); };
@@ -278,7 +281,7 @@ Training train_ranks(const Checker& checker, const Job& job,
         for (const auto& parameter : unique_parameters(net)) parameter.tensor.mutable_grad().reset();
       }
       history.updates[r].push_back(0);
-      history.unfinished[r].push_back(0);
+      history.reduced[r].push_back(0);
       history.gradients[r].emplace_back();
       const auto& rows = job.batches[s][r];
       const auto& input = lent.emplace_back(job.samples.input_of(rows));
@@ -298,6 +301,24 @@ Training train_ranks(const Checker& checker, const Job& job,
   training.report = run_world({.world = job.world, .seed = checker.seed(), .keep_events = false}, body);
   training.reductions = log.all();
   return training;
+}
+
+double bytes_kept(const std::function<Step(Rank& rank, Net& net)>& begin) {
+  const int warm = 50, steps = 200;
+  double kept = 0;
+  const auto net = make_mlp(4, 2, 1);
+  const auto samples = make_samples(3, 4, 1);
+  run_world({.world = 1, .keep_events = false}, [&](Rank& rank) {
+    auto optimizer = make_optimizer(*net);
+    const Step step = begin(rank, *net);
+    size_t before = 0;
+    for (int s = 0; s < warm + steps; ++s) {
+      if (s == warm) before = heap_bytes();
+      step(optimizer, samples.input, samples.target);
+    }
+    kept = (static_cast<double>(heap_bytes()) - static_cast<double>(before)) / steps;
+  });
+  return kept;
 }
 
 }  // namespace lab

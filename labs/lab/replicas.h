@@ -56,21 +56,22 @@ struct TrueStep {
   Values moves;                 ///< What is subtracted from the weights.
 };
 
-/// Trains `net` by itself on whole batches.
-std::vector<TrueStep> train_alone(Net& net, const Samples& samples, const Batches& batches,
-                                  const Rates& rates = {});
-
 /// What the ranks did in each step. A struct of data, so that a child process can hand it back.
 struct History {
   std::vector<std::vector<Values>> weights;    ///< [rank][step], one more than there are steps.
   std::vector<std::vector<Values>> gradients;  ///< [rank][step], as optimizer.step() found them.
   std::vector<std::vector<int>> updates;       ///< [rank][step]: calls of optimizer.step().
-  std::vector<std::vector<int>> unfinished;    ///< [rank][step]: all-reduces under way at that moment.
+  std::vector<std::vector<int64_t>> reduced;   ///< [rank][step]: all-reduces of the step that were over then.
   std::vector<std::vector<double>> losses;     ///< [rank][step], as returned.
   std::string damage;                          ///< Who changed an input or what is beside it; or "".
 
   static History make(int world);
 };
+
+/// Trains `net` by itself on whole batches. With `found` every step but the first starts from the weights
+/// that rank 0 had there, so that rounding does not add up over many steps.
+std::vector<TrueStep> train_alone(Net& net, const Samples& samples, const Batches& batches,
+                                  const Rates& rates = {}, const History* found = nullptr);
 
 /// Every rank made the steps of one process, and all have the same bits. Fails by the name of the mistake
 /// that explains what a rank did, such as `sum instead of mean`; `wrong gradient` if none does.
@@ -89,6 +90,7 @@ struct Reduction {
   int step = 0;
   std::string parameter;  ///< Whose gradient it was, by its memory; "" if it was elsewhere.
   int64_t count = 0;
+  bool is_weight = false;  ///< It was a parameter itself, not its gradient.
   bool is_done = false;
   std::string text() const;
 };
@@ -120,7 +122,7 @@ class ReductionLog {
 
  private:
   struct OfRank {
-    int step = 0;
+    int step = -1;                             ///< Before the first.
     std::shared_ptr<const Net> net = nullptr;  ///< Lives on for what is started and never waited for.
   };
   std::vector<OfRank> ranks_;
@@ -154,5 +156,9 @@ using Step = std::function<double(torch::optim::Optimizer& optimizer, const torc
 /// Training::report.
 Training train_ranks(const Checker& checker, const Job& job,
                      const std::function<Step(Rank& rank, Net& net)>& begin, double layer_us = 0);
+
+/// Bytes that stay allocated with each step of a training on one rank, in this process, which should be a
+/// child; the average of many steps.
+double bytes_kept(const std::function<Step(Rank& rank, Net& net)>& begin);
 
 }  // namespace lab

@@ -214,6 +214,7 @@ class World {
     }
     rank.last_started = &agent;
     ++self.not_waited;
+    enter(self);  // it may run at once
     return Work([this, &self, &agent] {
       --self.not_waited;
       block(

@@ -1,4 +1,4 @@
-// Shuffles by the seed alone, as LibTorch's DistributedRandomSampler does whatever set_epoch() is told.
+// Shuffles by the seed alone, as LibTorch's DistributedRandomSampler does whatever set_epoch() is given.
 #include <algorithm>
 #include <cstdint>
 #include <numeric>
