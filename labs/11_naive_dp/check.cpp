@@ -67,7 +67,7 @@ void expect_broadcast(Checker& checker, const Replicas& replicas, const Broadcas
   for (int r = 0; r < world; ++r) sent += found.report.sent_bytes(r);
   const int64_t needed = (world - 1) * 4 * floats_of(first->parameters());
   checker.expect(
-      sent <= 2 * needed, "more than a broadcast",
+      sent <= needed, "more than a broadcast",
       fmt::format("{}, {}: {} bytes were sent; a copy of every parameter for every other rank is {}",
                   counted(world, "rank"), replicas.kind->name, sent, needed),
       "Every rank needs rank 0's weights once, and nobody needs those of the others.");

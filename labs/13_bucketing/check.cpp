@@ -172,7 +172,6 @@ void check_steps(const Seam& seam, Checker& checker, const Setup& setup, int wor
                                           : make_samples(size, kDim, data_seed);
   const auto batches = setup.is_two_sided ? one_sided_batches(samples, world, kSteps)
                                           : make_batches(checker, world, kSteps, kShare, size);
-  const auto truth = train_alone(*setup.make(seed), samples, batches);
 
   const Job job{.net_name = setup.name,
                 .make = [&](int) { return setup.make(seed); },
@@ -192,6 +191,7 @@ void check_steps(const Seam& seam, Checker& checker, const Setup& setup, int wor
         /*layer_us=*/10);
   });
   const auto net = setup.make(seed);
+  const auto truth = train_alone(*setup.make(seed), samples, batches, job.rates, &history);
   const auto bytes = bytes_of(*net);
   const auto buckets = static_cast<int64_t>(seam.fill_buckets(bytes, setup.cap_bytes).size());
   const bool has_ended = report.problem.empty();

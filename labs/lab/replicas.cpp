@@ -145,7 +145,7 @@ std::vector<TrueStep> train_alone(Net& net, const Samples& samples, const Batche
   const auto parameters = unique_parameters(net);
   auto optimizer = make_optimizer(net, rates);
   for (const auto& ranks : batches) {
-    if (const size_t s = steps.size(); found != nullptr && s > 0) {
+    if (const size_t s = steps.size(); found != nullptr && s > 0 && s < found->weights[0].size()) {
       for (size_t i = 0; i < parameters.size(); ++i)
         parameters[i].tensor.detach().copy_(found->weights[0][s][i]);
     }
