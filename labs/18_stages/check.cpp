@@ -210,7 +210,7 @@ void check_memory(const Seam& seam, Checker& checker) {
     });
     return static_cast<int64_t>(used[1]) - static_cast<int64_t>(used[0]);
   });
-  checker.expect(grown < kMostGrowth, "memory grows",
+  checker.expect(grown < 600 * kGrowthSteps, "memory grows",
                  fmt::format("{}: {} steps left {} bytes", counted(stages, "stage"), kGrowthSteps, grown),
                  "Something is kept from each step, such as a list that is never emptied.");
 }

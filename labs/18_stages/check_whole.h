@@ -30,9 +30,8 @@ std::vector<torch::Tensor> gradients_of(const std::vector<Layer>& layers);
 /// The optimizer's step; gradients are undefined after it.
 void learn(std::vector<Layer>& layers);
 
-/// Bytes by which the heap may grow in kGrowthSteps steps: an allocator is not exact. A tensor takes 600.
+/// In which the heap may grow by some hundred bytes each: an allocator is not exact.
 constexpr int kGrowthSteps = 60;
-constexpr int64_t kMostGrowth = 25'000;
 
 bool is_close(const torch::Tensor& found, const torch::Tensor& expected);
 /// How `found` differs from `expected`, for people.
