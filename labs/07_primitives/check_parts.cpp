@@ -9,7 +9,7 @@ namespace lab::primitives {
 namespace {
 
 constexpr float kUntouched = -1;
-const char* const kTooManyRounds =
+const char* const kRootTooSlow =
     "The root may talk to everybody in turn, which takes P - 1 rounds: one message with each of the others.";
 
 int64_t part_bytes(const Case& one) {
@@ -87,7 +87,7 @@ void check_scatter(const Seam& seam, Checker& checker) {
                           .root_sends = others,
                           .rounds = one.world - 1};
           },
-      .rounds_hint = kTooManyRounds,
+      .rounds_hint = kRootTooSlow,
       .bytes_hint = "A rank needs its own part. Sending everything to everybody is a broadcast.",
       .judge = {}};
   scatter.judge = [&](const Case& one, const Left& left) -> std::optional<Failure> {
@@ -123,7 +123,7 @@ void check_gather(const Seam& seam, Checker& checker) {
                           .root_receives = others,
                           .rounds = one.world - 1};
           },
-      .rounds_hint = kTooManyRounds,
+      .rounds_hint = kRootTooSlow,
       .bytes_hint = "The root needs each part once, and nobody else needs any.",
       .judge = {}};
   gather.judge = [&](const Case& one, const Left& left) {
