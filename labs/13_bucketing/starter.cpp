@@ -24,7 +24,7 @@ namespace my_work {
 /// Which parameters go together: bytes[i] is the size of parameter i's gradient, and a bucket is a list of
 /// such i. Backward brings the last parameter's gradient first, so go from the last to the first, and put
 /// each into the bucket that is open, or into a new one if it would hold more than cap_bytes with it. (One
-/// that is larger than the cap is then alone in its bucket.)
+/// that is larger than the cap is then alone in its bucket.) Without gradients there are no buckets.
 std::vector<std::vector<size_t>> fill_buckets(const std::vector<int64_t>& bytes, int64_t cap_bytes) {
   (void)bytes;
   (void)cap_bytes;
@@ -50,23 +50,24 @@ class Bucketer {
   }
 
   /// After backward, before the optimizer steps: every grad() must hold the mean over all ranks, and the
-  /// buckets must be as new.
+  /// buckets must be ready for the next step.
   void finish() {
     // 1. Send what was not sent: a parameter without a gradient on this rank has kept its bucket waiting.
     // 2. Wait for each bucket, and put its means back into the gradients. One that was undefined on this rank
     //    has a mean, too: make the tensor for it.
-    // 3. Count from the beginning again.
+    // 3. Set the counters back.
   }
 
  private:
   struct Bucket {
     std::vector<torch::Tensor> parameters;
     size_t pending = 0;       ///< Gradients that have not come in this step.
-    std::vector<float> flat;  ///< All its gradients, one behind the other.
+    std::vector<float> flat;  ///< All its gradients, one after the other.
     lab::Work work;
   };
 
-  /// A hook: a gradient of bucket b has come. All ranks must send bucket 0 first, then bucket 1, and so on.
+  /// A hook: a gradient of bucket b has come. Each bucket leaves as soon as it is complete and those before
+  /// it have left: all ranks must send bucket 0 first, then bucket 1, and so on. Nothing waits here.
   void gradient_came(size_t b) { (void)b; }
 
   /// Copies the gradients into `flat` (zeros for one that is undefined) and starts the all-reduce.

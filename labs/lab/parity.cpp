@@ -98,8 +98,8 @@ struct Mistake {
        "all-reduce or after it, and only one of these."},
       {"others' gradients missing", is_close(found, own / n),
        fmt::format("optimizer.step() found 1/{} of the gradient of this rank's own samples", world),
-       "It was divided, but the other ranks' gradients are not in it: the all-reduce is missing, or its "
-       "result was read before wait()."},
+       "It was divided, but the other ranks' gradients are not in it: the all-reduce is missing, its "
+       "result was read before wait(), or it is in another buffer."},
       {"wrong factor", factor != 0 && is_close(found, right * factor),
        fmt::format("optimizer.step() found {:.6g} times the gradient of the whole batch, which is the ranks' "
                    "sum divided by {:.6g}",

@@ -62,7 +62,7 @@ class Bucketer {
     std::vector<torch::Tensor> parameters;
     int64_t came_bytes = 0;
     bool is_sent = false;
-    std::vector<float> flat;  ///< All its gradients, one behind the other.
+    std::vector<float> flat;  ///< All its gradients, one after the other.
     lab::Work work;
   };
 

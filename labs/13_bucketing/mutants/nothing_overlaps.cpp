@@ -60,7 +60,7 @@ class Bucketer {
   struct Bucket {
     std::vector<torch::Tensor> parameters;
     size_t pending = 0;       ///< Gradients that have not come in this step.
-    std::vector<float> flat;  ///< All its gradients, one behind the other.
+    std::vector<float> flat;  ///< All its gradients, one after the other.
     lab::Work work;
   };
 
