@@ -1,6 +1,7 @@
 #include "18_stages/check_whole.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cmath>
