@@ -19,6 +19,7 @@
 #include <map>
 #include <new>
 #include <set>
+#include <utility>
 
 namespace lab {
 
@@ -142,7 +143,15 @@ std::string frame_of(const std::string& errors) {
   return "";
 }
 
-/// Whether every thread of a process sleeps: for a time, or for what somebody else does.
+double cpu_seconds(pid_t pid) {
+  clockid_t clock{};
+  timespec time{};
+  if (clock_getcpuclockid(pid, &clock) != 0 || clock_gettime(clock, &time) != 0) return 0;
+  return static_cast<double>(time.tv_sec) + 1e-9 * static_cast<double>(time.tv_nsec);
+}
+
+/// Whether every thread of a process sleeps: for a time, or for what somebody else does. Threads that wait
+/// for each other in turn may look so, too, as they are read one by one.
 bool is_asleep(pid_t pid) {
   std::error_code is_gone;
   for (const auto& thread : std::filesystem::directory_iterator(fmt::format("/proc/{}/task", pid), is_gone)) {
@@ -167,8 +176,10 @@ Ending wait_for(pid_t child) {
   const int pidfd = static_cast<int>(syscall(SYS_pidfd_open, child, 0));
   pollfd polled = {.fd = pidfd, .events = POLLIN, .revents = 0};
   Ending ending;
+  double cpu_s = 0;
   for (int asleep = 0; pidfd >= 0 && poll(&polled, 1, kLookMs) <= 0;) {
-    asleep = is_asleep(child) ? asleep + 1 : std::max(0, asleep - 4);
+    const double had_s = std::exchange(cpu_s, cpu_seconds(child));
+    asleep = is_asleep(child) && cpu_s - had_s < 0.001 ? asleep + 1 : std::max(0, asleep - 4);
     if (asleep * kLookMs < kAsleepS * 1000) continue;
     ending.was_asleep = true;
     kill(child, SIGKILL);
@@ -297,10 +308,10 @@ std::string Checker::run_in_child(const std::function<std::string()>& body) {
   const bool has_ended = (WIFEXITED(ending.status) && WEXITSTATUS(ending.status) == 0) ||
                          errors.find("LeakSanitizer has encountered a fatal error") != std::string::npos;
   if (!outcome.is_whole || !has_ended) {
-    const std::string told = progress().text;
+    const std::string doing = progress().text;
     if (progress().world > 0) in_world(progress().world);
     const Failure failure =
-        failure_of(ending, options_.cpu_s, errors, told.empty() ? "before its first call" : "in " + told);
+        failure_of(ending, options_.cpu_s, errors, doing.empty() ? "before its first call" : "in " + doing);
     fail(failure.name, (part_.empty() ? "" : part_ + ": ") + failure.what, failure.meaning);
   }
   // What was proved is for this process to say.

@@ -41,9 +41,10 @@ struct CheckResult {
 /// what was found.
 ///
 /// The learner's code runs in child processes only (in_child), which hand back what it did as data. The check
-/// judges that data in this process, where the learner's code never runs, so that it cannot write a verdict:
-/// whatever it overwrites, prints or ends is its own child. This holds against accidents and casual tricks,
-/// not against an attacker who imitates the protocol.
+/// judges that data in this process, where the learner's code never runs (but for the constructors of its
+/// global variables, once they came back in a child), so that it cannot write a verdict: whatever it
+/// overwrites, prints or ends is its own child. This holds against accidents and casual tricks, not against
+/// an attacker who imitates the protocol.
 class Checker {
  public:
   explicit Checker(const CheckOptions& options) : options_(options) {}
@@ -83,9 +84,9 @@ class Checker {
   Report run(WorldOptions options, const std::function<void(Rank&)>& body);
   /// The same for a world that the check ran itself, to say first what it knows better.
   void expect_no_problem(const Report& report);
-  /// From here on failures are told with this world.
+  /// From here on failures are reported with this world.
   void in_world(int world);
-  /// From here on a run's own problems are told with this name, as of the function that is tried.
+  /// From here on a run's own problems are reported with this name, as of the function that is tried.
   void in_part(const std::string& name);
 
   /// Goes on if `holds`.

@@ -59,7 +59,7 @@ class Rank {
 
   /// A word in the trace.
   void note(const std::string& text);
-  /// For checks: messages from and to this memory are told by their place in it.
+  /// For checks: messages from and to this memory are recorded by their place in it.
   void watch(std::span<const float> data);
 
  private:

@@ -107,7 +107,7 @@ Action define_lab_quiz(Flags flags) {
   const auto options = std::make_shared<QuizOptions>();
   add_lesson(flags, *options, "The lesson's number (default: the current one)");
   flags.number("--seed", options->seed, 0, kMostSeed,
-               "What is drawn: numbers, and the order of answers (0: anew)");
+               "What is drawn: numbers, and the order of answers (0: another every time)");
   flags.text("--answers", options->answers, "Answer all questions at once, as numbers", "N,N,...");
   return [options](const Invocation&) { return quiz(*options); };
 }

@@ -38,7 +38,7 @@ Action define_lab_why(Flags flags) {
     const auto desk = lab::open_desk();
     const auto& lesson = desk.lesson(options->lesson);
     if (!desk.state.is_done(lesson.number))
-      fmt::print("(lesson {} is not passed yet: this tells what you are about to find out)\n\n",
+      fmt::print("(lesson {} is not passed yet: this says what you are about to find out)\n\n",
                  lesson.number);
     fmt::print("{}", lab::page_text(lab::read_text(lesson.folder / "why.md"), lab_style(*options), true));
     return 0;

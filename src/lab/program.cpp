@@ -64,7 +64,7 @@ std::vector<std::string> compiler_of(const Course& course, const Lesson& lesson)
     }
     return words;
   }
-  throw Error(fmt::format("lab: the build in {} knows no {}; hint: 'rm -r build' starts anew",
+  throw Error(fmt::format("lab: the build in {} has no {}; hint: 'rm -r build' starts over",
                           build_folder(course).string(), host_of(lesson)));
 }
 

@@ -14,7 +14,7 @@ namespace lockstep::lab {
 
 namespace {
 
-/// By this a page is told from other files; page.html has it, too.
+/// By this a page is known from other files; page.html has it, too.
 constexpr std::string_view kMark = "content=\"lockstep lab view\"";
 
 /// Throws Error unless the page can draw it.
@@ -51,8 +51,8 @@ nlohmann::json read_trace(const std::filesystem::path& file) {
     }
     return trace;
   } catch (const std::exception& error) {
-    throw Error(
-        fmt::format("{}:{} {}; hint: lockstep lab check writes it anew", file.string(), place, error.what()));
+    throw Error(fmt::format("{}:{} {}; hint: lockstep lab check writes it again", file.string(), place,
+                            error.what()));
   }
 }
 
