@@ -135,6 +135,14 @@ void expect_shuffled(Checker& checker, const std::vector<Deal>& deals) {
   const int64_t size = deals[0].asked.size, most = size / 5;
   Indices sorted(static_cast<size_t>(size));
   std::iota(sorted.begin(), sorted.end(), 0);
+  for (size_t i = 0; i < sorted.size(); ++i) {
+    checker.expect(std::any_of(deals.begin(), deals.end(),
+                               [&](const Deal& deal) { return deal.order[i] != deals[0].order[i]; }),
+                   "not shuffled",
+                   fmt::format("{} samples: entry {} is sample {} in all of {} orders", size, i,
+                               deals[0].order[i], deals.size()),
+                   "Shuffle the whole order, the first and the last entry included.");
+  }
   for (const auto& deal : deals) {
     const auto& [world, n, seed, epoch] = deal.asked;
     int64_t way = 0;  // a third of the size for each, on average

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <numeric>
 #include <random>
+#include <span>
 #include <vector>
 
 #include "lab/collectives.h"
@@ -21,21 +22,20 @@ std::vector<int64_t> samples_of(int rank, int world_size, int64_t size, uint64_t
   std::vector<int64_t> order(static_cast<size_t>(size));
   std::iota(order.begin(), order.end(), 0);
   std::shuffle(order.begin(), order.end(), std::mt19937_64(seed + epoch));
+  const int64_t rounds = (size + world_size - 1) / world_size;  // the last one is filled from the beginning
   std::vector<int64_t> own;
-  const int64_t rounds = (size + world_size - 1) / world_size;
-  for (int64_t round = 0; round < rounds; ++round) {
-    own.push_back(order[static_cast<size_t>((round * world_size + rank) % size)]);
-  }
+  for (int64_t i = rank; i < rounds * world_size; i += world_size)
+    own.push_back(order[static_cast<size_t>(i % size)]);
   return own;
 }
 
 inline void average_gradients(lab::Rank& rank, lab::Net& net) {
-  std::vector<torch::Tensor> done;
-  for (auto& parameter : net.parameters()) {
-    const bool is_tied = std::any_of(done.begin(), done.end(),
-                                     [&](const torch::Tensor& other) { return other.is_same(parameter); });
+  const auto parameters = net.parameters();
+  for (size_t i = 0; i < parameters.size(); ++i) {
+    const auto& parameter = parameters[i];
+    const bool is_tied = std::ranges::any_of(
+        std::span(parameters).first(i), [&](const torch::Tensor& other) { return other.is_same(parameter); });
     if (is_tied || !parameter.requires_grad()) continue;
-    done.push_back(parameter);
     auto& gradient = parameter.mutable_grad();
     if (!gradient.defined()) gradient = torch::zeros_like(parameter);
     lab::collectives().all_reduce(rank, lab::floats(gradient));
