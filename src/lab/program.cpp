@@ -104,7 +104,9 @@ Compiled compile(const Course& course, const Lesson& lesson, const std::filesyst
   const auto source = object.string() + ".cpp";
   std::ofstream(source) << wrapper(lesson, file, provides);
   auto command = compiler_of(course, lesson);
-  for (const char* word : {"-shared", "-fdiagnostics-color=never", "-Wno-unused-function"})
+  // Without its return statement a function may do anything, also what the check asks for.
+  for (const char* word :
+       {"-shared", "-fdiagnostics-color=never", "-Wno-unused-function", "-Werror=return-type"})
     command.emplace_back(word);
   if (sanitized) {
     for (const char* word : {"-fsanitize=address,undefined", "-fno-sanitize=vptr",

@@ -152,6 +152,15 @@ TEST_F(LabCommand, TellsTheCompilersWordsWithTheLearnersFile) {
                     Not(HasSubstr(folder_.path().string()))));
 }
 
+TEST_F(LabCommand, RefusesAFunctionWithoutItsReturn) {
+  lab({"start", "9"});
+  write_solution();
+  test::write_file(file(), test::read_file(file()) + "inline int forgotten() {}\n");
+  const auto refused = lab({"check", "9"});
+  EXPECT_EQ(refused.exit_code, 1);
+  EXPECT_THAT(refused.output, AllOf(HasSubstr("does not compile"), HasSubstr("no return statement")));
+}
+
 TEST_F(LabCommand, ContainsWhateverTheCodeDoes) {
   lab({"start", "9"});
   const std::vector<std::pair<std::string, std::string>> deeds = {
